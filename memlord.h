@@ -15,9 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
-    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
-    pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h to a directory; with ONE=1 it
+    joins the two to one file. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc
+    for pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -135,14 +135,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on a
-              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
-              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
-              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
-              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a ledger
+              has it as its first argument. With a NULL ledger MemLord is switched off, and a call
+              costs one branch. Functions that return a memlord_result then return MEMLORD_OK and
+              fill structs with zeros, even memlord_block_find. Only memlord_site_place returns
+              E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
               memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
-              memlord_alloc_retry still calls the host's function, once. A fence that is
-              passed is dropped at once. The same holds with MEMLORD_DISABLE.
+              memlord_alloc_retry still calls the host's function, once. A call with a fence calls
+              the `drop` of the fence at once. All this holds with MEMLORD_DISABLE, too.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -165,20 +165,19 @@
               A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
-              sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. Reports say what each stack held
-              at the peak of its device. TEXT has the largest stacks.
-              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
-              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
-              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
-              to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of its site, and those of a site
-              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
-              sampled blocks, and the events of their allocs, with their stack. It shows all
-              other blocks and events with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
-              A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. An arena's bytes are taken off the tag of the thread that takes them.
+              sample repeatable. A block keeps its stack until it ends, also when it moves; only a
+              realloc samples it again. Reports say what each stack held at the peak of its device.
+              TEXT has the largest stacks. JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. TEXT and JSON show the estimates of a sample. PPROF,
+              FOLDED and HEAPTRACK divide the exact numbers of each site over its stacks, in
+              proportion to the samples, so that they add up to the ledger. A stack gets at most 4
+              times what its samples stand for. The other blocks of the site, and all blocks of a
+              site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stacks. It shows all other
+              blocks and events with their sites.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag. A block
+              keeps its tag until it ends or is retagged, whichever thread frees it. Arena bytes
+              come off the tag of the thread that takes them off the arena.
     Physical device  memory that several devices share. cpu, pinned and mapped are one
               physical device. memlord_device_share adds others to it, such as an integrated
               GPU. A physical device has one capacity, one limit and one headroom.
@@ -190,28 +189,28 @@
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
               the device. An account's limit is a quota for memlord_reserve and
               memlord_alloc_retry.
-    Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: it has the type OTHER, or its real type
-              with an index of its own. memlord_device_share says which device it lives in.
+    Pool      device memory that your own allocator has reserved, and serves requests from. A pool
+              is a device of its own. It has the type OTHER, or the type of the real device with an
+              index of its own. memlord_device_share says which device the pool lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Do not record the segments of the pool, on whichever device: the bytes that it
+              Do not record the segments of the pool, on whichever device: the bytes that the pool
               hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
-    Fence     tells when a device is done with a block. A block freed before that is
-              pending: it is still live until its fences are done.
+    Fence     tells when a device is done with a block. A block that is freed earlier is pending: it
+              is live until its fences are done.
     Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
               the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
               stream.
     Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
               bytes to any total.
-    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
-              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes that
+              the scope allocated less the bytes it freed, its peak, and its time. Scopes nest, and
               other threads can adopt a scope. A block remembers the scope it was allocated in.
-    Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
-              or a job can have one, too: memlord_context_swap. Where a comment says that a
-              thread has a tag, a scope or the like, the thread's present context has it.
+    Context   what the calls of a thread use: the open tags and scopes, the default tag, the
+              account, the stream and the tickets. Each thread has a context of its own. A fibre, a
+              coroutine or a job can have one, too: memlord_context_swap. Where a comment says that
+              a thread has a tag, a scope or the like, that belongs to the thread's present context.
     Mistake   a call that the host should not have made, such as a double free. Names in the
               API call it an anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
@@ -226,47 +225,47 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. Calls that overlap count
-                         as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
-                         thread resets the peak, it is 0 again from the next call of the
-                         recording thread on. Otherwise each thread counts on its own, and
-                         adds its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more. Their
-                         parts do not grow again when some of them end. Threads that have been
-                         idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. The same
-                         holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of
-                         each tag and site. A reader of the peak, such as a report or a
-                         snapshot, raises it to the live bytes of that moment if these
-                         are more. The peak of a scope is exact on one device if no
-                         threads share the scope. On several devices it is an upper
-                         bound: memlord_scope_export
-        freed            bytes credited since the last collection or reset. The host has freed
-                         them; its allocator, or the driver, may still hold the memory
+                         high, and too low by at most peak_error. Calls that overlap count as if one
+                         came after the other, in any order. peak_error is 0 if MEMLORD_FLAG_EXACT
+                         is set, or if only one thread records. (If a second thread resets the peak,
+                         peak_error is 0 again from the next call of the recording thread on.) In
+                         all other cases each thread counts on its own, and adds its count to the
+                         peak from time to time; the bytes not added yet are held back. Busy threads
+                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
+                         part of each thread does not grow again when other threads end. Threads
+                         that were idle while other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. All this holds
+                         for the peaks of tags and sites, too, except that the first thread of a
+                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         site. A reader of the peak, such as a report or a snapshot, raises the peak
+                         to the live bytes of that moment if these are more. The peak of a scope is
+                         exact on one device if no threads share the scope. On several devices the
+                         peak of a scope is an upper bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed them,
+                         but its allocator or the driver may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
         total_allocated  all bytes recorded in this epoch, growth included. Lifetime
                          totals count modulo 2^64; live values never wrap
         total_freed      all bytes credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device, set by memlord_pool_set.
-                         `cached` is the part of it that is not allocated
-        limit, held      the limit of its physical device, and the bytes that tickets keep of it
+        reserved         what the host's pool holds of the device, set by memlord_pool_set. `cached`
+                         is the part of `reserved` that is not allocated
+        limit, held      the limit of the physical device, and the bytes of it that tickets keep
 
     In a report's table of capacity, which lists physical devices:
 
-        used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+        used             what the capacity source says, plus what was recorded since the sample,
+                         less what was freed since: see memlord_capacity_source_set. In TEXT it is
                          `total` less `free`
-        self             live bytes of all devices that share it, without mapped files
-        process          what else this process holds, as the source says: `context`, the free
-                         memory of pools, and what was not recorded
+        self             live bytes of all devices that share the physical device, without mapped
+                         files
+        process          the further bytes that this process holds, as the source says: `context`,
+                         the free memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
-        neighbours       what other ledgers of the pressure page say they hold there, as of the
-                         last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours, where used is at most the total.
-                         So the free memory of your own pools is in it
+        neighbours       the bytes that other ledgers hold there, as they said on the pressure page
+                         at the last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours, where used is at most the total. The
+                         free memory of your own pools is a part of it
 
     Order: record an allocation after the real one, and a free before the real one. Once a
     block is really free, another thread may get its address and record it. For the same
@@ -290,10 +289,9 @@
         written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
-    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux addresses keep their first name. If a library is replaced by
-    another at the same addresses, they still show the name of the first. Build ids are
-    known on Linux.
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc 2.35 and
+    outside Linux an address keeps its first name, even if another library is loaded at that address
+    later. Build ids are known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -311,10 +309,10 @@
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()). Include memlord.h last. A block that
-                               other code allocates (strdup, getline) and this file
-                               frees counts in unknown_frees, and so does a munmap of
-                               anything but one whole mapping             (that file)
+                               memlord_global()). Include memlord.h last. If this file frees a block
+                               that other code allocated (strdup, getline), the free counts in
+                               unknown_frees. So does a munmap of anything but one whole mapping
+                               (that file)
         MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
                                and later; <memory_resource> takes a compiler half a second
                                                                            (that file)
@@ -332,8 +330,8 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
-                               and takes the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples the devices whose sample
+                               is old, and takes the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
                                calls return E_UNSUPPORTED                  (one file)
@@ -343,9 +341,9 @@
                                _raise and memlord_device_id_set return E_UNSUPPORTED
                                                                            (one file)
         MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
-        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, and what its functions require
-                               of each other, with MEMLORD_ASSERT          (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks with MEMLORD_ASSERT that each thread takes
+                               its locks in the lock order, and that what MemLord's functions
+                               require of their callers holds (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
@@ -357,8 +355,8 @@
                                stderr in colour or to your logger. Any value but 0 does so.
                                memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
-        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to
-                               1 KiB (Linux). They may have secrets in them
+        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to 1 KiB
+                               (Linux). The arguments may have secrets in them
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
@@ -371,7 +369,8 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
-        memlord_verify         reports what calls in flight are changing as wrong
+        memlord_verify         no other call may be in flight: a change that is only half made
+                               would look wrong
         memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
@@ -379,45 +378,47 @@
     threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
     and fences run inside the host's own call, under whatever locks it holds there. A host with
     an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
-    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
-    ledger takes a callback that was left so for a running one, until the thread that left it
-    makes such a call again, from the same frame of its stack or from one further out. (On a
-    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
-    Until then, and for good if the thread ends, the ledger is restricted by
-        a collection       No other collection of its device runs, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed.
-        a capacity source  The ledger does not ask it about its device, and
-                           memlord_capacity_source_set on other threads waits for it.
-        a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers. No reader of the capacity samples on
-                           that thread.
-        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
-                           more. Afterwards MemLord calls it again.
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
+    places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
+    collections and fences run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
+    takes a callback that was left in this way for one that still runs. This ends when the same
+    thread makes such a call again, from the same frame of its stack or from a frame further out.
+    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
+    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
+    what was left:
+        a collection       No other collection of the device runs, and memlord_gc_callback_remove
+                           on other threads waits. Afterwards the collection counts as failed.
+        a capacity source  The ledger does not ask the source about that device, and
+                           memlord_capacity_source_set on other threads waits.
+        a logger           memlord_logger_set on other threads waits. On the thread that left the
+                           logger it returns E_STATE for other ledgers, and no reader of the
+                           capacity takes a sample there.
+        a fence's done     The fence holds up its queue, and the thread polls no fences of this
+                           ledger. Afterwards MemLord calls `done` again.
         an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there.
-    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
+                           capacity takes a sample.
+    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
-    that left the allocator records nothing more.
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
+    thread that left the allocator records nothing more.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
-    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
-    poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
-    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. The last one is the listener, which answers the neighbours, after
-    memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. That poller starts the
+    others when it sees that their devices were touched. memlord_snapshots_start starts a thread
+    that takes snapshots; with MEMLORD_FLAG_NO_SNAPSHOT_THREAD the host's calls take them.
+    memlord_export_start starts a thread that writes a file. memlord_pressure_open starts the
+    listener, a thread that answers the neighbours. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
-    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
-    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
+    recorded. In the process's first memlord_create or memlord_global pthread_atfork may call
+    malloc; a call from that malloc is not recorded either. Meanwhile another thread's first call
+    waits, but no longer than 0.1 s, because that malloc may wait for a lock which the other thread
+    holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
@@ -426,64 +427,65 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next. A child that a callback forks on a
-    thread of MemLord's goes on as that thread when the callback returns: the callback calls
-    exec or _exit in the child.
+    and a signal handler may call them with an exec next. If a callback forks on a thread of
+    MemLord's, it must call exec or _exit in the child, because the child would otherwise go on as
+    that thread when the callback returns.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
-    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
-    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
-    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever. It does if the library's constructor waits for a thread that makes one of
-    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
-    call waits for nothing. musl unloads no library. On other systems, link the library with
-    that option if it uses memlord_global or a thread of MemLord's.
+    dlclose once it has made memlord_global or a thread of MemLord's. On Windows it stays loaded
+    once it has made a ledger. A call that makes a global ledger, a thread or, on Windows, a ledger
+    waits for a dlopen in progress. That wait lasts for ever if the library's constructor waits for
+    a thread that makes such a call, or if the host makes such a call under a lock that its malloc
+    takes. Link the library with -Wl,-z,nodelete if that may happen, or if the library is closed at
+    any other time. With -z,nodelete the call waits for nothing. musl unloads no library. On other
+    systems, link the library with that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    Except for the wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
-    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
-    same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone calls
-    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
-    takes two atomic operations more. After a late refusal each such first call also sleeps
-    for 1 ms, until all threads that have used the ledger have made another call or have
-    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
+    (SCHED_FIFO) does not block the thread it waits for, even if that thread has a lower priority on
+    the same processor. There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux, when a thread first uses storages that only another thread has used so far, its call
+    runs membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
+    takes two atomic operations more. After a late refusal such a first call also sleeps for 1 ms.
+    This ends when all threads that have used the ledger have made another call or have ended. Enter
+    the sandbox before the first ledger is created, and no call sleeps.
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
-    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
-    have run callbacks. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has changed
+    nothing but the counters of anomalies, drops and refusals. The exceptions are memlord_free_n,
+    memlord_release_n, memlord_realloc_begin and _end, and memlord_snapshots_start; their comments
+    say what they change. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may have
+    run callbacks. Results may be ignored.
     MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
     is set.
 
     Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
     where each was made. The first of each kind at a site is logged as a warning.
-        unknown_frees          a free, release or realloc of a storage that is not live; if
-                               the ledger knows no more devices, only the sum of all has it
+        unknown_frees          a free, release or realloc of a storage that is not live. If the
+                               ledger has no room for the device, the call counts only in the sum of
+                               all devices
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device does not have
+        underflows             a memlord_arena_sub of more than the balance, which becomes 0; or a
+                               tag that gave up arena bytes because its device has fewer
         fence_failures         fences that failed; they count as done
-        refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE, as for a selector where a device is needed or for
-                               a storage of 0; and allocs with a ticket or an account that is
-                               not open. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once, and once
-                               at each of the sites that the ledger keeps
-    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 mistakes that differ in kind or site.
+        refused                calls that record, tag or set a pool and returned E_INVALID or
+                               E_DEVICE, for example because of a selector where a device is needed,
+                               or of a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, the call counts only in the sum
+                               of all devices. For each function each such result is logged once,
+                               and once at each of the sites that the ledger keeps
+    The end of a tag or a scope that was not begun is a mistake, too, but no statistic counts it.
+    The ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
-        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
-                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
-                               than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended in another context than it
-                               began in
+        dropped_allocs/_bytes  allocs for which the map could not grow: give the ledger's allocator
+                               more; or allocs on one device too many (E_DEVICE): raise
+                               MEMLORD_MAX_DEVICES
+        dropped_sites          sites, tags or stacks that did not fit, also because of
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or guards that
+                               ended in another context than they began in
         dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
@@ -493,22 +495,22 @@
 
     alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
-    tag, and allocs of an account take some tens of ns more. They make no system call, and take
-    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
-    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
-    time) or a thread first meets storages of another.
+    tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
+    work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
+    first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
-    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
-    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
-    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
-    own.
+    report is written the ledger takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a
+    stack more, and for FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for
+    each stack of a site, and for each combination of one of these with a tag and a scope. Reports
+    show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
-    of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
+    a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
+    adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
+    tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
@@ -720,7 +722,7 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
 /* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
-   returns the length without the 0, and writes at most `cap` bytes with the 0. */
+   returns the length without the terminating 0, and writes at most `cap` bytes, the 0 included. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
@@ -733,10 +735,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -786,8 +788,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
-   where, as in code without unwind tables. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame when the stack has further frames that it cannot find,
+   as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -795,12 +797,13 @@ typedef struct memlord_clock {
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
-   If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. In every report a stack that does not reach its root begins with a frame that
-   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   A stack that cannot be unwound has one frame, the return address that is known. Reports count
+   such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
+   says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
+   unwound]".
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -849,9 +852,9 @@ typedef struct memlord_desc {
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
-   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
-   for NULL and for memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device. Where
+   tags or sites are known, it also logs the ten largest groups of live blocks that have a device,
+   tag and site in common. It does nothing for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
@@ -863,13 +866,13 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
    at the start of main, or in a static constructor.
-   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
-           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
-           E_NOMEM. */
+   Errors: E_STATE if there is a global ledger already. The logger of that ledger gets a message; if
+           that ledger has no logger, desc->logger gets it. E_INVALID as for memlord_create, and if
+           desc->allocator is set. E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
-   no other thread is in the old logger any more. A logger may call this function.
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. The call
+   returns when no other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
            logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -878,8 +881,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would take what that call changes
-           for a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -894,20 +897,20 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
-   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
-   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage on a device of the same type pass.
+   device; E_NOMEM if the map cannot grow. E_INVALID and E_DEVICE count in `refused`, E_NOMEM counts
+   in dropped_allocs. After E_NOMEM the storage is dropped: it is not recorded. Its free returns
+   MEMLORD_OK, and does not count in unknown_frees. The ledger remembers 64 dropped storages. For
+   each further one it accepts the free of one unknown storage on a device of the same type.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
-   plug-in where another plug-in was, a record of the new one may be at the address of an old
-   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
-   plant sites with -Wl,-z,nodelete. */
+   function and line in one module are one site. When the ledger first sees a record, it copies the
+   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
+   another plug-in was, a record of the new plug-in may be at the address of an old record. The
+   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
+   sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -939,15 +942,16 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
    storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
    each realloc.
-   Requires: no other thread can have got the old address since the real realloc, as when the block
-             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   Requires: no other thread can have got the old address since the real realloc. That holds if the
+             block has grown in place, or if only one thread allocates. Otherwise use
+             memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
-   library uses its fields. */
+/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
+   memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -958,15 +962,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -977,20 +981,21 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
 
 /* Begins a free whose real call may fail. It takes the storage off the map (the table of live
    storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
-   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
-   that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
-           already. */
+   this call frees it, and it is pending until those uses are done. Storage 0 does nothing. Every
+   begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. E_STATE if the
+           storage is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
-   the storage back. A storage with recorded uses comes back without its uses, its views and its
-   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
-   a free.
+/* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
+   call has failed, and the storage comes back. A storage with recorded uses comes back without its
+   uses, its views and its description. The token may also come from memlord_realloc_begin, if the
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
-           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
+           memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
+           comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1008,31 +1013,32 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
-   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
+/* Tells when a device has finished a piece of work. A fence stands for an event of the device, or
+   for a value of a timeline. MemLord calls both functions with no lock held, and they may call the
+   ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
-    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
+    void (*drop)(void *user); /* called when `done` will not be called again; may be NULL */
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. `moves` of the
-   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
-   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
-   done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   destination gets the tag, description, references and mark of the source. The statistic `moves`
+   of the destination's device counts the move, and reports count moves per pair of devices. If
+   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
+   until the fence and the uses are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays. `copies` of the destination
-   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
-   storage of the copy with memlord_alloc.
+/* Records that bytes were copied from one device to another. The statistic `copies` of the
+   destination counts the copy, and reports count copies per pair of devices. No live bytes change:
+   record the storage of the copy with memlord_alloc.
    Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
            E_NOMEM.
    Cost:   a few atomics; the first copy between two devices also takes a lock. */
@@ -1053,8 +1059,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1071,10 +1077,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes that belong to no storage -- */
 
 /* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
-   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
-   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
-   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
-   has a site and a stack.
+   bytes that were added and not taken off yet. They belong to no storage. A site counts the bytes
+   that it added and took, but has no live arena bytes. Record an arena that is one piece of memory
+   as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
@@ -1083,40 +1089,42 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
 
 /* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
    becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
-   then have more than the device, the largest tags give up the excess, and each of them counts as
-   an underflow. Storages are never touched.
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
+   together then have more arena bytes than the device, the largest tags give up the excess. Each
+   tag that gives up bytes counts as an underflow. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory that the device still uses --
-   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
-   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
-   each further attempt. The fences of one device and queue are polled in the order of the frees. A
-   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
-   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
-   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
-   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
-   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
-   for each other's events needs no fences: it calls memlord_free. */
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
+   frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
+   A failed fence counts as done, and in fence_failures.
+   Fences are polled by memlord_retire, memlord_gc_poll, memlord_free_deferred and the pollers of
+   devices, and by memlord_alloc_retry before each further attempt. Each of these looks at every
+   queue of the device type. Besides, an alloc or a free polls up to four fences of one queue of its
+   device type. After a `done` that returned 0, allocs and frees leave the queue alone for a while.
+   The while doubles with each further 0, up to 256 calls or 10 ms (one call in eight reads the
+   clock). Pending blocks make no call on another device type slower.
+   The fences of one device and queue are polled in the order of the frees. So a block waits for the
+   blocks of its queue that were freed before it, and a slow queue holds up only itself. A host
+   whose streams wait for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
    storage ends that storage first.
-   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
-           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
+           counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
-   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+/* Ends a pending storage now, whatever its fences say. It is for a host that learns from its device
+   when the device is done with the storage. MemLord drops the fences of the storage, and does not
+   call their `done` any more.
    Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
    Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
@@ -1125,14 +1133,14 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count the call. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
 /* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
-   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
-           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
+   Cost:   a few ns with nothing pending; else a call of `done` for each queue, for each fence that
+           is done, and for each fence that MemLord has not called yet (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -1145,10 +1153,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    the return address of the function that it is in. `file` is the module and the offset in it, such
    as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
-   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module then gets the address, its site is
-   a new one. The result is never NULL, and lives until destroy.
+   Windows and macOS.
+   MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
+   as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
+   site stays as it was. If another module is then loaded there, the address gets a new site. The
+   result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1157,7 +1166,7 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
    line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
    the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
    and lives until destroy.
-   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
+   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1166,8 +1175,8 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file (that of
-   the byte before the return address), in the form that addr2line takes. */
+/* The place of the code at a return address. `offset` is the place of the call in the file, in the
+   form that addr2line takes. It is the place of the byte before the return address. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
@@ -1176,8 +1185,8 @@ typedef struct memlord_place {
 } memlord_place;
 
 /* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the address was first seen; the module may be unloaded by now. The strings live until
-   destroy.
+   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1198,20 +1207,21 @@ typedef struct memlord_function {
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one.
-   Reports show all of them in stacks. They show the site as the first function that is not of a
-   library; if there is none, as the last one. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
+   stacks reports show all of them. Where a report shows the site alone, it shows the first function
+   that is not of a library or, if all are, the last function. The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
 
-/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
-   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
-   allocated at the site and are not freed yet. A free without a site counts at no site. If a
-   realloc has another site than the block, the new site counts all bytes of the block in
-   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` are the bytes and the number of
+   the blocks allocated at the site. `free_bytes` and `frees` are those of the blocks freed at the
+   site, wherever they were allocated. `live_bytes` were allocated at the site and are not freed
+   yet. A free without a site counts at no site. If a realloc has another site than the block, the
+   new site counts all bytes of the block in `alloc_bytes`, and no alloc. From then on the new site
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1247,25 +1257,28 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
-   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
-   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. They have no bias, except the peak, which is too high on average. Each run, process
-   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
-   forked child takes another sample than its parent. So errors average out over runs.
-   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
-   as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
-   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
+   numbers are exact.
+   Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n / stack_bytes), and
+   counts as one divided by that probability. Then all numbers but `samples` are estimates. The
+   estimates have no bias, except the peak, which is too high on average. Each run, process and
+   ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. So
+   the errors average out over runs. A forked child takes another sample than its parent.
+   A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
+   growth of the block as allocated. After dlclose another module may be loaded at the address of a
+   frame. The site of the frame stays, and memlord_site_place tells the module that was there
+   before. If a stack does not reach its root, its outermost frame is NULL, and the site of that
+   frame says why, for example "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
-   live. The errors of several stacks add up by their squares. The true value is within two errors
-   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
-   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
-   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample is not listed.
-   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
-   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
-   caller could keep one buffer. */
+   live. The error of several stacks is the root of the sum of the squares of their errors. The true
+   value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
+   in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
+   live block of the stack is a sample which stands for others. In the second case blocks that were
+   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
+   sample is not listed.
+   `temporaries` is the number of sampled blocks that the allocating thread freed before its next
+   sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
+   could keep one buffer instead. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* the site of each frame, in the module that had its address
@@ -1290,10 +1303,10 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
 
 /* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
    stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
-   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
-   stack, or stays without one. Figures of earlier samples stay estimates.
+   no more stacks are taken. A ledger that began without stacks can take them later. A live block
+   keeps its stack, or stays without one. Figures that have earlier samples in them stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE if the ledger's own allocator makes the call. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1305,8 +1318,8 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
-             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
-             call would wait for that lock for ever. */
+             itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
+             would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -1315,8 +1328,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
    The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A selector of several devices adds the statistics up. To add one, add a line here and the code
-   that counts it. */
+   For a selector of several devices the statistics are added up. To add a statistic, add a line
+   here and the code that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -1411,8 +1424,8 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
-   are those of memlord_freed and memlord_pending.
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. The
+   same holds for memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes that were freed since the last collection or reset, without those that are
@@ -1445,9 +1458,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
-   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
-   of other threads wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
+   does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
+   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -1601,9 +1614,10 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
-/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
-   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
+/* Calls fn for the mistakes since the last reset, once for each kind and site, the oldest first,
+   until fn returns non-zero. It returns how often it called fn or, with fn NULL, how often it would
+   call it. The ledger keeps the first 64 pairs of kind and site, and logs each of them once, as a
+   warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -1621,8 +1635,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* no
    allocation more.
    Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
            E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
-   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
-           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
+   Cost:   a search, and a move of 8 bytes for each part at a higher offset. That takes less than a
+           us if parts are added by ascending offset, and 10 to 20 us among 100,000 parts in random
+           order. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
@@ -1664,10 +1679,10 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
-   the stream that was set before, which the host sets again when it is done. A block keeps its
+   the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and reports count them among the dropped
-   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
+   reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
@@ -1681,9 +1696,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
-   to its live bytes.
+/* Reads the numbers of a tag on the devices of a selector. They include its arena bytes. NULL reads
+   the untagged bytes; their `peak` is 0, because the ledger does not keep it. A device's tags and
+   its untagged bytes add up to its live bytes.
    Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
            then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
@@ -1722,17 +1737,18 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    was freed since, on all devices of the physical device. So one thread that asks before each alloc
    never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
-   the memory. Bytes that are allocated and freed there again and again count once, within a
-   counter_batch a thread. The figure is never below what the ledger's own devices hold.
+   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
+   or take a counter_batch for each thread. The figure is never below what the ledger's own devices
+   hold.
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
-   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
-   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
-   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
-   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
-   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
-   built-in source. */
+   poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
+   earliest. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source,
+   a try function, a fence, a logger or the ledger's allocator. A sample by a reader runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first sample every device in the same way. The reports of memlord_request_save, and those at exit
+   and at destroy, ask only the built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1743,10 +1759,10 @@ typedef struct memlord_other {
 #define MEMLORD_OTHERS 8
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
-   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
-   memlord_explain and reports show them, with their names where Linux tells those. */
+   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+   are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
+   `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
+   the list. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1788,10 +1804,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
-   overrides the interval. A poller also starts by itself when a device is used that has all three:
-   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
-   read a capacity.
+   overrides the interval.
+   A poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples the devices whose latest sample is too old, and so do the functions that read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1804,10 +1820,10 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 /* -- limits --
    A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
    memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
-   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
-   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
-   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
-   memory. */
+   account makes the same two functions refuse a request. They keep live bytes plus tickets at or
+   below both limits. Bytes that a pool has reserved and not allocated do not count. A request that
+   a limit refuses is logged, and counts in no statistic: oom_failures counts the requests for which
+   the device had no memory. */
 
 /* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
    then requests are refused until enough is freed.
@@ -1822,9 +1838,9 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
-   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
-   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
-   has a source.
+   minus the bytes that open tickets keep. A negative result says how many bytes are too many. The
+   result is INT64_MAX if neither limit nor capacity is known. A device that is new to the ledger is
+   added if its type has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -1838,21 +1854,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
-   physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
-   memory, each tag and site comes with its device. The line also has the bytes of the tags and
-   sites that it does not list, how many requests failed on this device before, how many bytes the
-   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   physical device.
+   The line has the limit, the capacity, the tickets, other processes, and the largest tags and
+   sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
+   and site comes with its device. The line also has the bytes of the tags and sites that it does
+   not list, how many requests failed on this device before, how many bytes the neighbours on the
+   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
+   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
+   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
+   most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1864,33 +1881,33 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
-   or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
-   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
-   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
-   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
-   them.
+   or adopted it. The bytes that this thread records on the device come off the ticket, so that
+   nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
+   bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
+   ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
+   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
+   any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
-   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
-   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
+   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
    freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
-           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
-           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
-           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
-           allocator calls it. After an error *out is 0. */
+           this thread uses there, or 2^62 in all. At most once a second this is logged as a
+           warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
+           is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE
+           if the ledger's own allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1915,8 +1932,8 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
-   tickets hold of the account counts against its limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. The
+   bytes that tickets hold of an account count against the account's limit.
    Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
            E_UNKNOWN if the account is closed. After an error nothing has changed.
    Cost:   a few atomics. */
@@ -1925,17 +1942,17 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
-   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
-   or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means none. A resized block is charged its new
-   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
-   Arenas are not charged.
-   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
-           account from before.
-   Cost:   these blocks take the general path, and 250 bytes more. */
+   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
+   memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
+   E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
+   until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
+   until the next call of this function or the end of the thread. The account 0 means no account.
+   A resized block is charged its new bytes. A move to another device ends the charge; the block on
+   the new device is charged as an alloc there is. Arenas are not charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
+           account as before.
+   Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 /* Reads an account.
@@ -1950,8 +1967,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -1965,13 +1982,13 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
-   account: name the account that is to be charged, too. A ticket that is closed or of another
-   physical device is taken as 0, and so is an account that is closed or of another device. Then the
-   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
-   MEMLORD_OK.
-   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
-           memlord_tag_begin.
+   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
+   account that is to be charged, too.
+   A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
+   closed, or of another device. The alloc is then recorded with the thread's own tickets or
+   account, `refused` counts it, and the result is MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
+           dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
@@ -1980,26 +1997,26 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
    decides. A collection is due when the band's metric is at or above its threshold. The threshold
-   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
-   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
-   the capacity, or of the limit if that is set and smaller.
+   is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
+   the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
+   other metrics it is of the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
-   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
-   So a band is no upper bound, because a run that could not give enough back is not tried again at
-   once.
-   The most specific strategy decides for a device: its own, else its type's, else that of all. It
-   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
+   A band is no upper bound: if a run could not give enough back, no other run follows at once.
+   The most specific strategy decides for a device: that of the device, else that of its type, else
+   that of all. A strategy is in force once a callback that serves MEMLORD_REASON_BAND matches the
+   device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -2020,8 +2037,8 @@ typedef struct memlord_band {
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices that is the default strategy.
+/* Takes off the strategy of exactly this selector, so that a less specific strategy decides again.
+   Below the strategy of all devices there is only the default strategy.
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2066,7 +2083,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -2134,7 +2151,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -2151,14 +2169,14 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
-   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would exceed the limit, memlord_alloc_retry first retires and collects once
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not.
+   If the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
-   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
-   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
-   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+   the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
+   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
+   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
+   The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2195,7 +2213,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
    It looks at the bands of the device, so a collection may run inside this call. If the device's
-   capacity source makes the call, no collection runs in it, but in a later call.
+   capacity source makes the call, the collection runs in a later call instead.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -2233,9 +2251,10 @@ enum {
                                   memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
-   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
-   are then at least the sum of what the processes hold, and an emergency of one of them is an
+   (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
+   if that is more.
+   With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
+   use are at least the sum of what these processes hold, and an emergency of one of them is an
    emergency of all. The limit is that of this process alone. Where the capacity is not known, the
    limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
@@ -2265,16 +2284,18 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0.
+   A forked child joins again by the name at its first call; if it cannot, it works alone. If the
+   file of a page is removed, the ledger joins again by its name, within the interval of pollers,
+   and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
-           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
-           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
-           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
+           refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
+           made, as when the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic
+           words of 64 bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -2286,16 +2307,17 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
-   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
-   The rest ends early when the device's live bytes have changed by more than an eighth.
-   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
-   before each pause.
-   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
-           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
-           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
+   A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain says how
+   many neighbours rest. memlord_alloc_retry asks the neighbours by itself before each pause.
+   Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
+           page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
+           or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -2308,31 +2330,34 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
-   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
-           was adopted (see memlord_scope_return). */
+   Errors: E_STATE if no scope is open, or if the innermost scope was adopted (see
+           memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
-   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
-   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
-   ends when the last of them has left it. The delta is what all of them did, and the time runs from
-   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
-   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
-   around the exported one do not include what other threads did. Any number of threads may have a
-   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
-   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
-   it returns the token, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. A thread adopts the token when
+   it begins such work, and returns the token when it is done. In between the thread is in the
+   scope: its blocks remember the scope, and scopes that it begins are inside.
+   The work of all threads is one invocation. The invocation ends when the last thread has left the
+   scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
+   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
+   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
+   exported one do not include what other threads did.
+   Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
+   the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
+   A thread that has adopted the token stays in the scope until it returns the token, even after the
+   exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -2364,9 +2389,9 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
                                  that are over */
-    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then the devices are added, so the sum
-                                 is an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. It is
+                                 the sum of the peaks of the devices, so with several devices it is
+                                 an upper bound */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -2381,7 +2406,7 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+/* Adds ns to the time that a device took for a scope. The host measures that time with events of
    the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
@@ -2398,11 +2423,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what their own context began, on whichever thread it runs. Scopes measure what their
-   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
-   system that does so. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -2420,9 +2446,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -2430,26 +2457,28 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
-   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
-   over the whole run. For a further snapshot it drops one, and counts that: the one whose
-   neighbours are closest in time. The first and the last one stay, and so do those in which a
-   device, or all devices together, held most. A checkpoint goes only when nothing else can.
-   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
-           count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+/* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
+   and sites of each device, and the ten largest blocks of all.
+   The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
+   the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
+   last snapshot, and those in which a device, or all devices together, held most. It drops a
+   checkpoint only when it can drop nothing else.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
+           After E_NOMEM reports count one more dropped snapshot.
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
-   last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
-   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
-   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
-   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
-   or the interval changes, the thread notices within a second.
+   last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
+   with a snapshot of its own, which is not kept.
+   Without threads memlord_gc_poll takes the snapshots that are due. With
+   MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots that are due, if much has
+   changed. With this flag only checkpoints have blocks, and the interval grows with the ledger's
+   life, so that all snapshots fit. The time is that of the ledger's clock. While a clock that the
+   host has set stands still, no snapshot is taken. If the clock runs ahead, or the interval
+   changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2507,7 +2536,7 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 
    one ring, and a later start goes on in it.
    Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
            E_NOMEM.
-   Cost:   one branch a call when off. */
+   Cost:   one branch a call while events are off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
 /* Stops the writing of events. The ring can still be read.
@@ -2571,8 +2600,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
-   report comes to them, so they may have what was recorded since.
+   captured at one moment, and no other call waits for that. The report reads each other list from
+   the ledger when it comes to that list, so the list may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */
@@ -2603,9 +2632,9 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
-   that name, the process id and a number follow the time. Of several calls the last one counts. A
-   forked child that exits writes a report of its own.
+   ledger's output_dir, or else the current directory. The report replaces no file: if there is a
+   file of that name, the process id and a number follow the time. If this function is called
+   several times, the last call counts. A forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -2615,15 +2644,15 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
    end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failures count in
-   dropped_exports; of several in a row the first is logged.
+   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
    The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
-   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
-   export. It may start its own export, with a path and labels of its own.
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of the samples in
+   the file. The end of the process saves nothing, so call memlord_export_stop first. A forked child
+   does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
            be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
@@ -2634,11 +2663,13 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
    handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
-   - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
-     or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
-     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
+   many calls ask before the report is written, it is one report. Whichever of these comes first
+   writes it:
+   - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
+     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
+     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
+     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
+     memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -2646,16 +2677,18 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 /* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
-   scopes of the context end in the library's ledger. When a thread enters a context, they begin
-   there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
-   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
-   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
-   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
-   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
-   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
+   the program also begins or ends in the library's ledger, on the same thread. So the tags and
+   scopes apply to every malloc. The two ledgers stay apart.
+   When a thread leaves a context, the open tags and scopes of the context end in the library's
+   ledger. When a thread enters a context, they begin there. So the library's ledger counts one
+   invocation of a scope each time that the context of the scope runs. An end applies to the
+   innermost tag or scope of the library's ledger, whichever ledger of the program began that. So if
+   a program swaps the contexts of its fibres in two ledgers, it should open tags and scopes in only
+   one of the two. Default tags and adopted scopes stay in the program's ledger. A tag or a scope
+   that is open when its ledger is destroyed stays open in the library's.
+   The first ledger of the process looks for the interposer, on Linux. Without LD_PRELOAD in the
+   environment, and in static programs, it finds none. An interposer of another size or version, or
+   with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -2694,12 +2727,12 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
-   set of five functions takes one of four slots for good. After an uninstall the same set takes its
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
-   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
-   ledger's end the functions record nothing.
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
+   five functions takes one of four slots for good. After an uninstall the same set takes the same
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
+   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
+   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -2708,9 +2741,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies. They call the
-   host's, and record nothing until a table with the same functions is hooked in that slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
+   the books. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions, and record nothing until a table with the same functions is hooked in that
+   slot again.
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
@@ -2728,8 +2762,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
-           generation than the thread's last call, or if a ledger was destroyed since. */
+   Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
+           than the thread's last call did, or if a ledger was destroyed since that call. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the
@@ -2739,8 +2773,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
-   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
+   the record is the identity of the scope. When the ledger first sees a record, it copies the
+   strings. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
@@ -2772,9 +2807,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
-   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
-   counts in dropped_sites of the sum of all devices. The first such end is logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
+   context than the guard began in (that of another thread, or of another fibre) the call ends
+   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2808,14 +2844,14 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
-   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
-   so define _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
+   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
-   another range (a part of a block, several blocks), it ends no block and counts in
-   unknown_frees. */
+   another range (a part of a block, several blocks), no block ends, and unknown_frees counts the
+   call. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -2872,11 +2908,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the place that called the function you are in: memlord_site_at of its return address. This
-   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
-   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
-   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
-   only. */
+/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
+   return address of the function that the macro stands in. This site has no line. To have the file
+   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
+   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
+   its own, so mark it noinline. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -3094,7 +3130,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
-   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
+   thread is in it, and cannot be copied. Once the ledger of a context is destroyed, the calls of
+   the context do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -3178,9 +3215,9 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory that they
-   record, so that they end before that memory does. Once its ledger is destroyed a handle does
-   nothing. */
+   can be moved, and cannot be copied. In a class declare a handle after the memory that it records,
+   so that the handle ends before the memory does. Once the ledger of a handle is destroyed, the
+   handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -3239,7 +3276,8 @@ public:
 
 private:
     /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and awaits its end. */
+       empty, because the ledger has counted a dropped storage, and expects the end of that
+       storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -3248,10 +3286,10 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
-   an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives the allocator and its copies, and operator new does not record in the same
-   ledger. */
+   An allocator takes memory from operator new, as std::allocator does, and records the memory on
+   the cpu. All memory of an allocator and its copies has one site: the place where the first of
+   them was made. Requires: the ledger outlives the allocator and its copies, and operator new does
+   not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -3329,9 +3367,9 @@ namespace mlord {
 MLI_WAY {
 
 /* Passes every request on to another memory resource, and records the memory that it gets, on a
-   device. A block's site is the code that called allocate. Without optimisation this code is an
-   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
-   outlive the resource. */
+   device. A block's site is the code that called allocate. If the program is compiled without
+   optimisation, that code is a function of the C++ library. Frees have no site. Requires: the
+   ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3573,7 +3611,7 @@ private:
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address, because it is about to be written. */
+/* Begins to load the cache line of an address that is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -3645,9 +3683,9 @@ typedef struct mli_image {
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
     const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address. `start` is its first address and `end` the address behind
-       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
-       known. */
+    /* The segment that has the address. `start` is the first address of the segment, and `end` the
+       address behind the segment, both as in the file. `offset` is the place of the segment in the
+       file. `end` is 0 if the segment is not known. */
     struct {
         uint64_t start, end, offset;
     } segment;
@@ -3682,8 +3720,8 @@ typedef struct mli_job {
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
 /* Checks what a function requires of its caller. A comment states the same in words, after
-   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
-   and tests/test_requires.c breaks each once. */
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line.
+   tests/test_requires.c breaks each check once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3797,8 +3835,8 @@ MLI_PRIVATE uint64_t mli_pid(void);
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
-   trusted. */
+   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
+   a process is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
@@ -3861,8 +3899,8 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
-   hook counts as in use until another thread gets it. */
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
 /* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
@@ -4289,10 +4327,10 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
-   have for it. Also tells the names of this process and of the machine, and the program's
-   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
+   allow, and how much of that is in use. Also tells the names of this process and of the machine,
+   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
+   because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
    there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
@@ -4308,9 +4346,9 @@ typedef struct mli_identity {
                              asked for them */
 } mli_identity;
 
-/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
-   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
-   systems than Linux. Keeps errno. */
+/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
+   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
+   NULL: none. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -4364,7 +4402,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* -------------------------------------------------------------------------- src/os/machine.c -- */
 
-/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+/* Copies the last part of a path, cut to fit. The path has n bytes, and need not end with a 0. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
     const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
@@ -4461,7 +4499,8 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
 /* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
    /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
    the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names it, it belongs to version 2, whose line has no controllers. */
+   time. If no line names this controller, it belongs to version 2, whose line has no
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4525,9 +4564,10 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
-   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes how much memory the process may have, from the memory of the machine and the limits of
+   the process's cgroup and of all cgroups above it. *total is the lowest of these limits. *left is
+   the least that any of them leaves. `root` is the length of the prefix cpu->root in cpu->path.
+   Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4754,8 +4794,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
-                    it is in no module or that is not known. Recording calls use it while the host
-                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
+                    no module is known there. Recording calls use it while the host holds locks. So
+                    it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -4778,12 +4818,13 @@ typedef struct mli_symbol_query {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
-   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol with this name in the program and in the libraries that were loaded with
+   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
+   malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4810,8 +4851,8 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
-   result is 0. */
+   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
+   that case the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4961,8 +5002,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
 /* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is the last of these, or among
-   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
+   executable and the libraries that were loaded with it. The loader is one of these libraries,
+   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
+   unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -5022,9 +5064,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
-   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
-   some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
+   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
+   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -5116,7 +5158,8 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
         search->parts[part / 8] |= (unsigned char)(1u << part % 8);
     }
 }
-/* Returns 0 if no address is from `start` to `end`, both included. Else it may return 1. */
+/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5617,26 +5660,28 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
-/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
-   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
-   these locks, it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. When a thread takes a lock, all locks that it holds
+   come later in this list. This is so in every call, in a fork, and in a thread that is ending.
+   While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
-                           totals */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
+                           totals of the invocation */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
+                           progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
     MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
                            its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
-                           bands */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
+                           open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
+                           of the device */
     MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
                            sources */
     MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
@@ -5644,10 +5689,11 @@ enum {
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
     MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait for it. Locks of buckets have no rank: the thread takes them while
-                           it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
-                           that takes several takes them by rising address */
+                           wait until it leaves. Locks of buckets have no rank: the thread takes
+                           them while it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
+                           shard. A thread that takes several of these locks takes them by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
                            and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
@@ -5701,9 +5747,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
-   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
-   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
+   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
+   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
@@ -5907,8 +5953,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -5974,10 +6020,10 @@ typedef struct mli_spare_block {
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
-   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
-   pointer to the state, so that the compiler lets no other module read it. A new module with state
-   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
-   x.c, which embed/lives calls: see mli_life. */
+   and the type of the state is here. Otherwise that type is in the body of the module, and the
+   ledger has a pointer to the state, so that the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -5995,8 +6041,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
+                          unpublished bytes of so many threads */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6025,7 +6071,7 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; guarded by the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -6037,7 +6083,8 @@ struct mli_counters_state {
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     looks at its end whether a snapshot is due; 0: no call looks */
+                                     checks, before it returns, whether a snapshot is due; 0: no
+                                     call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -6090,7 +6137,8 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
+                                     lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -6103,8 +6151,8 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this, because it then still has to name
-                              places, which takes time */
+                              Only an interposer sets this: after the program has ended it still
+                              names places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -6115,8 +6163,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
-       an error, the ledger is not made. */
+    /* Does the rest of the initialisation, for which the ledger must be in the list of live
+       ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -6135,8 +6183,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6146,9 +6193,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
-   has functions of its own, because a hooked function has no argument that could tell its table.
-   Tables are hooked under the registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
+   place of the host's. Each slot has its own functions, because such a function has no argument
+   that could tell the table. A thread that hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -6166,7 +6213,8 @@ enum { /* values of mli_process.started */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. Its valid initial state is all zeros. */
+/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
+   valid. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
@@ -6174,7 +6222,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
-    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -6182,8 +6230,8 @@ typedef struct mli_process_state {
     mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which
-                                memlord_destroy waits; NULL: none; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
+                                until it is saved; NULL: none; guarded by the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -6208,7 +6256,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of one ledger's logger that the thread is in. */
+/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -6225,9 +6273,9 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
-   has the generation 0. */
+   compare the address of this state, but may not read through it, because the system may free the
+   state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
+   ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -6240,7 +6288,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6269,8 +6318,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
-                                thread's last picked one, so mli_thread.taken_key stays */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
+                                last one the thread has picked, so mli_thread.taken_key does not
+                                change */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
@@ -6315,8 +6365,8 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self.
-   Locks: none. */
+/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self, the
+   state of the current thread. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -6404,7 +6454,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns the text with a number, counted from 0, in a sequence of texts that each end with a 0. */
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
@@ -6433,7 +6484,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
-/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
@@ -6489,7 +6540,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
-   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
+   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -6737,8 +6788,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
-   because the end of a path tells most. */
+/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
+   the path that is to be written: its end, which tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -6806,8 +6857,8 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
-   any signed number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with
-   %jd, and for NaN with %g. */
+   any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
+   INT64_MIN with %jd, and for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -7253,10 +7304,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   The orphan lock is held by a thread that uses the orphan record, which serves threads without a
-   record of their own. A thread drops this lock while it is busy, because the allocator may wait
-   for a lock of the host, and the thread that holds that lock may call MemLord, too. So no call may
-   rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
+   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
+   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
+   So no call may rely on state in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7288,8 +7339,8 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
-   time, and the larger tables need the room of the smaller ones. */
+   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
+   same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7339,9 +7390,9 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 /* -- the operating system's allocator --
    It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
-   the map have this size. In a mapping of its own each table would lie on small pages, and every
-   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
-   of it is in use. */
+   the map have this size. If each table had a mapping of its own, it would lie on small pages, and
+   every call on a large ledger would miss the TLB. An extent requests huge pages once more than a
+   quarter of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
@@ -7847,8 +7898,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
-   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
-   helper waits for the end of another helper. */
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
+   it meanwhile. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -7872,9 +7923,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
-                                    cells with too many unpublished bytes, because another thread
-                                    began to count on a row or reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
+                                    many unpublished bytes: it adds these bytes to the rows. Another
+                                    thread has begun to count on a row, or has reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7909,8 +7960,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part of
-   the context that the thread is in. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part,
+   from the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -7938,7 +7989,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the members of the present context that calls read */
+    mli_current now;        /* a copy of the part of the context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -7983,7 +8034,7 @@ enum { /* mli_helper.state */
 
 /* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
    ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link them. */
+   reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -8040,8 +8091,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after its end. Requires: the number is not 0; a call on the
-   ledger is in progress, or the caller holds the registry lock. */
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
@@ -8300,8 +8351,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 }
 
 /* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records has ended, or was the calling thread before its thread-local storage was freed. The next
-   sweep frees these records. */
+   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
+   since. The next sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -8423,12 +8474,12 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because from the state BUSY on other
-                                               threads may wait for this helper */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
+                                               helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
-       the other */
+    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
+       the two threads sees what the other stored */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -8502,14 +8553,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
 /* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
-   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
-   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
-   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
+   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
+   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
+   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
+   while it uses the shard's table, and it counts its changes of the table before it leaves.
+   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
+   that of a bucket. */
 
 /* -- entries -- */
 
@@ -8614,8 +8666,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8686,7 +8738,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
+/* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8793,7 +8845,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8801,7 +8854,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -8825,8 +8878,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     return mli_slot_entry(home->bucket, bit);
 }
 /* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
-   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
-   compare the device type. */
+   that print, or if the first such entry has another key. Sets `next` to the header without the
+   entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -8874,12 +8927,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
-   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
-   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
-   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
-   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
-   the store of an exchange (ARM's ldapr). */
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: the thread has
+   seen the bit MLI_SPECIAL_NO_BARRIER, the bit is never cleared, and a later load never returns an
+   older value. The release store of by_exchange pairs with the load in mli_barrier_threads. A
+   thread that loads 1 there sees all that this thread did inside shards before this thread saw the
+   bit. The loads here, in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire
+   load may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8888,10 +8941,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
-   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
-   alert or a threshold, and T stores counts.
+/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
+   sees what the caller stored before this call, or the caller sees after this call what T stored
+   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
+   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -9093,8 +9146,8 @@ typedef struct mli_table {
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
-   of the entry's window has room, or if a bucket before the one with room has a full overflow count
-   for the entry's hash. */
+   of the entry's window (MLI_PROBE_MAX) has room, or if a bucket before the one with room has a
+   full overflow count for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -9133,7 +9186,8 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
    Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
    table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets an owner. It becomes shared instead if t is the orphan record. */
+   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
+   shared instead. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9229,7 +9283,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
 /* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its begin to its end. A span belongs to one scope that a thread is in. For each
+   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
@@ -9281,9 +9335,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Raises `high` to at least the new
-   level, and to at least the old level plus `above`, which was reached meanwhile. `by` and `above`
-   are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
+   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
+   it. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -9380,13 +9434,14 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add to its row what its level
-   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   the thread allocated less those it freed. To publish a cell is to add the change of its level to
+   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
    threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
-   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
-   It is computed from published bytes, which never exceed the live bytes, or from levels that were
-   live together. Locks: the count lock, then the lock of a row. */
+   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
+   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
+   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9394,12 +9449,12 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, except for a part that the cell holds
-   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
+   level since the last one to the row's published bytes, less a part that the cell holds back. It
+   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
+   not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9436,9 +9491,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns where a device's cell has the threshold for the next check of the device's bands. The
-   free that brings `out` above the threshold requests the check, so 0 means the next free. The
-   member is freed_here, which only the cells of sites need otherwise. */
+/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
+   the threshold requests a band check, so with 0 the next free does. The threshold is in
+   freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9468,17 +9523,17 @@ typedef struct mli_row {
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
-                              a change by mli_joint_settle came after that */
+    mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
+                              the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
-    mli_cell *first;       /* the cell that published first, from the time when a second cell
-                              publishes until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
+    mli_cell *first;       /* the cell that published first, if a second cell has published since
+                              and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
-    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
-                              these have not been published since */
-    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
+                              have not published since */
+    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -9493,10 +9548,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -9554,8 +9609,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
-   holds the cold lock. */
+   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
+   caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -9572,7 +9627,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
+/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9581,18 +9636,18 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   counts there, and counts freed_here and frees_here at the site that called free. */
+   makes another delta with freed_here and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -9605,16 +9660,16 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
-   while calls are in progress, because sums may then have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -9640,8 +9695,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 /* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
    row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
    does so only for the cell of the thread t. The spans of another thread still need the `high` of
-   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
-   that no thread publishes or changes a level. */
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
@@ -9651,7 +9705,7 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals of all rows over. Requires: t is the thread's record. */
+/* Starts the totals of all rows over. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
@@ -9748,15 +9802,15 @@ MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
 /* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only there, so with such a clock the time is not compared here. Without a batch every call
+   only at the end of a call, so this function does not ask such a clock. Without a batch every call
    publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
-   of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if there is work for it: the published bytes have reached
+   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -9764,8 +9818,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
-   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of the
+   thread's innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9795,8 +9849,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
-   little memory must publish before its live bytes have risen by a 16th. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
+   is large, a device's cell publishes before the live bytes rise by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9827,17 +9881,17 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell counts them in the peak, because they are live together with the published bytes
-   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
+   of another cell counts these bytes in the peak, because they are live together with the published
+   bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count them
-   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
+/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
+   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
+   it must publish, too: to make it publish, the next band check of the cell becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9916,8 +9970,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each cell of a thread in a book that could hold back more than its share below its
-   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
+   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
    have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
@@ -9947,7 +10001,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
    level once, by the difference of the bytes in and out. So bytes that are both in and out never
-   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
+   raise the level. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -10084,7 +10138,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -10223,9 +10277,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before both changes or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
@@ -10273,10 +10327,11 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    and takes no memory from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
-   check its allocations and passes no context to them. So before a key is put in a table, the table
-   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
-   that it has outgrown stay until then; together they are smaller than its present arrays. */
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   stb_ds does not check its allocations and passes no context to them. So before a key is put in a
+   table, the table gets all the memory that the put can need. A table frees its memory only when it
+   ends. The arrays that it has outgrown stay until then; together they are smaller than its present
+   arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
    An item of the table begins with its key, a char *. Items move when the table grows, and are
@@ -10337,8 +10392,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
@@ -10376,10 +10431,10 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *: a kept string */
 };
 
-/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
-   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
-   until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX, becomes
-   the newest. So growth copies nothing, and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read the tables without a
+   lock. Entries are added under the cold lock, and never removed or moved. The newest table takes
+   entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
+   becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
@@ -10424,8 +10479,8 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns how many bytes of a block an allocation of `size` bytes for stb_ds takes, with its
-   head. */
+/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
+   included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -10541,8 +10596,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory that stb_ds needs to put a key of this length in a table. That may be a
-   larger array, a larger index, and a string block, by the formula of stbds_stralloc. Returns -1 if
-   there is no memory for it yet, else 0. */
+   larger array, a larger index, and a string block; the formula of stbds_stralloc gives the size of
+   the string block. Returns -1 if there is no memory for it yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -10568,9 +10623,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
-   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
-   does not have the key, because stb_ds may grow the table before it finds the key. */
+/* Puts a key in a table, and returns the item of the key, which is zero except for the copy of the
+   key. Returns NULL if the table needs memory first; the caller then tries again. Requires: the
+   table does not have the key, because stb_ds may grow the table before it finds the key. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10797,16 +10852,16 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
    type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
+/* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
-   and the ledger's own allocator makes the call. */
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
-   yet. */
+   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
+   index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -11019,18 +11074,21 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
-   knows an account or a ticket by an id. A handle is the part of its record by which the record is
-   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
-   is read and changed only under its lock, and only while it is open. Closing an account changes
-   the generation of its record, which is a part of the id. So a later call with the old id finds no
-   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
-   account has a lock of its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
+   these count against the limit of the account like charged bytes. The host knows an account or a
+   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
+   member of the record, and tells which id the record has now. May use books/names, books/devices
+   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
+   and only while the account is open. The generation of a record is a part of the id. Closing an
+   account changes the generation, so a later call with the old id finds no record. Locks: the cold
+   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
-   in a list until it is opened again, under the next generation. Ledgers begin with different
-   generations, so that a ledger does not take the ticket of another ledger for its own. */
+   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
+   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
+   with different generations, so that a ledger does not take the ticket of another ledger for its
+   own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
                                 grows at each change */
@@ -11050,8 +11108,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
-   never added reads as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
+   added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11060,16 +11118,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
-   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
-   the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
+   list. If the list is empty, adds a record to the list. If there is no memory for the record,
+   drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -11085,7 +11143,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using it. */
+   that account was closed, returns 0, and the thread stops using the account. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -11094,16 +11152,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
-   until then: as held by a ticket and as charged by the block. */
+   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
+   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
+   block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
@@ -11242,8 +11301,8 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
-   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
+   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
    charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
@@ -11368,8 +11427,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
-   Another thread may still be charging an account, so a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
+   another thread may still be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -11489,9 +11548,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -11504,8 +11563,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -11577,8 +11636,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
-   index has none. */
+/* Returns the site that the index has for `identity`, a struct of the host or a return address.
+   Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site with the content and the module of `from`, and leaves room for one more
@@ -11592,8 +11651,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
-   lock while the function searches for the module. */
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -11611,9 +11670,10 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    of each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a
-   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
@@ -11772,8 +11832,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
-   the id only in the page where the module starts, because every module has that page. */
+/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
+   if it lies in the page where the module starts, because every module has that page; otherwise
+   returns 1. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -11957,7 +12018,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
    because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
    memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -11995,8 +12056,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
+/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
+   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
+   up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12222,7 +12284,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
@@ -12230,10 +12292,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
-   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
-   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
-   holds no lock; only the orphan lock (mli_threads_state) may be held. */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
+   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
+   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
+   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12259,10 +12321,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
-   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
-   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
+   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
+   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
+   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12328,8 +12391,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
-   is NULL if the block has none. */
+/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
+   tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12339,10 +12402,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. If the list does not have it and
-   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
-   site. */
+/* Tries to count a mistake at the present site without a copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
+   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
+   site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -12599,15 +12662,15 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* Returns the variance of that weight, an estimate of the bytes of all allocs. It is 0 where every
-   alloc is picked. */
+/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
+   Returns the variance of this estimate, which is 0 if every alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
 /* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* Each of the next four functions works on all parts of a table. They give the locks their rank,
-   take or drop the locks, free the memory, and return the number of blocks. */
+/* Each of the next four functions works on all parts of a table. In this order they give the locks
+   their rank, take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
 MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
@@ -12786,8 +12849,8 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
-   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
+   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
    Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
@@ -12824,13 +12887,13 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What the block of an alloc begins with, besides the scope of its thread. */
+/* The site, the tag and the stream with which the block of an alloc begins. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what the block of an alloc by this thread at a site begins with. */
+/* Returns the site, the tag and the stream of a block that this thread allocates at a site. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
@@ -12851,8 +12914,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
-   The end of the guard restores this number. */
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -13415,7 +13478,7 @@ typedef struct mli_stack_row {
 } mli_stack_row;
 
 /* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves it and counts its bytes. */
+   picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13458,8 +13521,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
    the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
-   functions do: the caller is inside the shard, or no other thread can reach the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
@@ -13467,14 +13530,15 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
    `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
-   is 1 if the block ends. */
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
-   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
+/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
+   older block, which is being moved or put back. The new block counts in the totals of the stack on
+   `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13498,16 +13562,17 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
    device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
+   may load a library the first time. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
@@ -13542,8 +13607,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13551,9 +13616,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
-   because the first call of a process may come from inside malloc or from a sandbox. */
+   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
+   of system calls. These calls neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. A forked child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13628,9 +13693,10 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
-   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
-   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
+   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
+   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
+   that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13710,8 +13776,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13848,8 +13914,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
-   if the block ends. With `undo` the totals are then as if it had not been allocated. */
+/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
+   allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13882,9 +13948,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Stores in mli_self the row of the stack of the block that the current public call opens under
-   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
-   Requires: the public call ends with mli_stack_forget. */
+/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
+   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
+   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13918,8 +13984,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
-   the site or, if no frame has that, before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
+   site or, if there is no such frame, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -13973,8 +14039,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
@@ -14250,15 +14316,15 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row, the counters of one
-   of these on a device. May use books/threads, books/sites, books/stacks and books/counters.
-   Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
-   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
+   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
+   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
+   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
+   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
+   are written and read without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So two threads write to the same word only when one of them gets a sub-buffer. A reader
-   copies an event, and then checks that the event's sub-buffer was not given out again
-   meanwhile. */
+   it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
    the site.
@@ -14289,7 +14355,7 @@ typedef struct mli_subbuf {
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link it. */
+       pointer, so that a program that records no events need not link the function. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
@@ -14302,8 +14368,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* What converts stamps to nanoseconds. The rate is the mean since create, so it becomes more
-   precise as the ledger grows older. */
+/* What converts stamps to nanoseconds. The rate is the mean since the ledger was created, so it
+   becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14318,10 +14384,11 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
-   sees the generation that was stored before it. `rows` is the word2 of a map entry, or some of its
-   bits. If `bytes` has the bit MLI_EVENT_STACK, `rows` has the row of a stack in place of that of a
-   site. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` is
+   the word2 of a map entry, or some bits of one. If `bytes` has the bit MLI_EVENT_STACK, `rows` has
+   the row of a stack instead of the row of a site. Stores each word of the event by a release. So a
+   reader that sees one of the words also sees the generation of the sub-buffer, which was stored
+   earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14330,14 +14397,14 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the begin of a block. `stack` is the row of its stack, or 0 if its alloc was not
+/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
    sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, but the row of `site` instead of that of the
-   block's site. */
+   record. The event has the block's tag and stream. It has the row of `site`, and not the row of
+   the block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
@@ -14413,8 +14480,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that a sub-buffer still holds. Makes one addition for consecutive
-   events of one device. */
+/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
+   one addition together. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14434,8 +14501,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
-   sub-buffer has a writer, returns NULL and counts the event as lost. */
+/* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
+   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -14597,7 +14664,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
+/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
+   site in its place. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -14691,8 +14759,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
-                                                    ring meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14731,16 +14799,16 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`, after which the ledger no longer uses it. A dev is the number of a device, and a shard a
-   part of the map of blocks. May use base/memory, books/devices and books/threads. Invariant: only
-   one thread at a time, the asker of a fence, calls the fence's `done` and `drop`, and it holds no
-   lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard
-   while it holds the lock. */
+   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
+   shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
+   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   shard, and enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls found queues of the type; the number may lack some calls */
+    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
@@ -14833,15 +14901,15 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. The end of this public call or of a later one drops the others.
-   Does nothing if f is NULL. May be called inside a shard. */
+   an asker, the asker drops it. The end of this public call, or of a later one, drops the fences
+   without an asker. Does nothing if f is NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
    address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
-   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
+   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
    fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
@@ -14849,8 +14917,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
+   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -15098,8 +15166,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
-                                                                    function drops the fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
+                                                                    fence's function, drops the
+                                                                    fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15195,9 +15264,9 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
    finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
    on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
-   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
-   form no cycle. */
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -15211,12 +15280,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
-   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
-   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
-   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
-   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
-   shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -15384,14 +15453,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room; the entry's word2 then points to the record, which has the
-   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
-   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
-   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
-   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
-   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
-   lie in their storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
+   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
+   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
+   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
+   thread changes the entry until the probe ends. A pending block was freed, and waits for its
+   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
+   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
+   map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */
@@ -15415,8 +15485,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
@@ -15472,16 +15542,16 @@ typedef struct mli_parts {
     memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
-/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, because the block is off the map or the array is off the
-   block. */
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
-   bytes. Frees the parts that do not lie in those bytes. */
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
@@ -15599,9 +15669,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
-   another. */
+/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
+   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
+   the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -15825,17 +15895,17 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs,
-   which the ledger had no memory to record. The map has an entry for each block: its key (the
-   storage), word1 (the bytes, the device, the references) and word2 (its site, tag, mark, scope and
-   stream). A block with further facts has a side record, to which its word2 then points. A probe
-   finds an entry in the map. A pending block was freed, and waits for its fences. A dev is the
-   number of a device, and a delta a change of counters. May use books/. Invariant: a call makes the
-   counters of a block before it enters a shard, a part of the map, because a thread inside a shard
-   may not allocate. The counters are the rows of the block's device, site and tag, and the thread's
-   cell of each row. Inside the shard the call changes the map and counts the change, so that no
-   fork finds a block half counted. Locks: those of the map; the fences lock, inside a shard; the
-   cold lock, for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
+   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
+   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
+   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
+   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
+   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
+   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
+   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
+   the fences lock, inside a shard; the cold lock, for a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -15844,9 +15914,9 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that a word2 points to, with the parts of the block (described ranges of
-   its bytes) that it has. Detaches the block's fences, and takes its bytes off the account that
-   they were charged to. If word2 points to no side record, does nothing. */
+/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
+   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
+   charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
 /* Returns the delta that counts a block as opened. */
@@ -15858,8 +15928,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
    because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at `site`, the site of the free, whatever the site of the block is. Requires: the
-   caller is not inside a shard. */
+/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
+   not matter. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
@@ -15895,10 +15965,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that failed with the error r, because the ledger had no memory to
-   record it, or no room for its device. If the device could not be added, counts the alloc for the
-   ledger as a whole. A later free of the storage is then expected, and does not count as an unknown
-   free: see mli_drop_match. If r is any other error, counts nothing. Returns r. */
+/* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
+   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
+   storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage (one that the map does not have), and returns
@@ -15922,8 +15992,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. If the storage is not live, the call then counts
-   as an unknown free. */
+   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
+   storage is not live. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -15933,8 +16003,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
-                          done */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
+                          fences */
     MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
                           ends */
     MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
@@ -15953,8 +16023,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   int *did);
 
 /* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
-   mli_entry_put. */
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -15979,15 +16049,15 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 /* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
    *gone gets the entry of the freed block, with the word2 that it would have without a side record.
    If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets its first fence, and the caller asks the fences after this
+   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
    call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if that was sampled. The totals of that stack
-   include the block's bytes until mli_pick_off subtracts them. */
+   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
+   stack include the block's bytes until mli_pick_off subtracts them. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
@@ -16010,9 +16080,9 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 /* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
    counts the change. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read that from the side record, which another thread may free once the
-   block is on the map. If the map has no room, ends the block with its old bytes, and counts a
-   dropped alloc of the new ones. */
+   record. The caller cannot read this word2 from the side record: another thread may free the side
+   record once the block is on the map. If the map has no room, ends the block with its old bytes,
+   and counts an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -16273,8 +16343,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one reference to a block. If the number of references needs a side record first, adds none
-   and returns 0. */
+/* Adds one reference to a block. If the entry has no room for the new number of references and the
+   block has no side record, adds none and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -16757,14 +16827,14 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
-   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
-   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
-   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
-   reservations, because services/room can explain why one is refused. May use books/devices,
-   books/counters and books/accounts. Invariant: a device changes from one phys to another only
-   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
-   under the cold lock. */
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire load pairs with the release store in
    mli_phys_assign. */
@@ -16773,8 +16843,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
-   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -16803,9 +16873,9 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
-   has bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Also returns it if other devices are
+   at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -16824,7 +16894,7 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
@@ -16849,39 +16919,40 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
-   request names or, if it names none, those of its thread. The request opens a ticket of its own,
-   and the covered bytes move to that ticket, so that no other alloc draws them while the request
-   tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to their tickets, if these are still
-   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
-   moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
     mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
                                 reserves */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
-   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
+   those that mli_cover names, then cover as many bytes of the request as they can. Returns
    MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
    the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
@@ -16893,25 +16964,24 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
-   recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
-/* Marks the bytes of an alloc as in flight before the alloc is recorded, if they can come off a
-   ticket. */
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
-   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
-   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -16971,8 +17041,8 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus what the ledger's devices have grown since. So a
-   thread that asks before each alloc gets no more than was free at the sample. */
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -16983,12 +17053,14 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the latest sample of its physical
-   device, and sets *held to the bytes that it holds now. Frees on the cpu do not lower the result,
-   because the host's allocator may keep the freed bytes and serve later allocs from them. One bound
-   is what the device held at the sample, plus the bytes allocated since. Another is the highest
-   live bytes since, which exceed the published bytes by at most a batch for each thread. If the
-   device's pool holds more than the live bytes, the host's figure for the pool counts instead. */
+/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
+   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
+   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
+   since. Another is the highest live bytes since, which exceed the published bytes by at most a
+   batch for each thread. The lower bound counts. If the device's pool holds more than the live
+   bytes, the host's figure for the pool counts instead. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17091,9 +17163,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice. A request that is refused only because
-   of bytes in flight tries again. */
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -17198,8 +17270,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -17240,9 +17312,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen off the tickets, and off the accounts of the
-   tickets. Takes no bytes off the request's own account, which holds all bytes of the request
-   already. Requires: the caller has held the phys lock since mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
+   the tickets hold of their accounts. The request's own account does not change, because it holds
+   all bytes of the request already. Requires: the caller has held the phys lock since
+   mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17271,9 +17344,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that no ticket covers, both at the physical device and at the
-   account. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the caller should try
-   again. */
+/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
+   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
+   they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17452,16 +17525,16 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* A function that is called for each block of a paused shard that matches a query. If it returns a
-   value other than 0, the walk ends. */
+/* A function that is called for each block that matches a query, while the block's shard is paused.
+   If it returns a value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
-                           address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
+                           address lies */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
                            0, it visits all of each shard */
@@ -17472,8 +17545,7 @@ typedef struct mli_walk_query {
 /* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, one shard after the other: see
-   mli_shard_visit. */
+/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
@@ -17700,7 +17772,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
+    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -17851,14 +17923,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
 
 /* A block is pending while its side record has a serial. When the last fence of a block is done,
    the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
-   then asks no queue. A thread that runs a function of a fence asks no other fence
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
+   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
+   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
-   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
+   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
+   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
    function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
@@ -17891,8 +17963,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
-   device type. If `asks` is 1, first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
+   `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
 /* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
@@ -17936,8 +18008,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is not counted, because the destination keeps
-                                               the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
+                                               destination keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
@@ -17993,7 +18065,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* if a block still has the fence, the end of the block frees it */
+    f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -18054,10 +18126,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue a
-   fence that nobody has asked yet comes first, because its `done` may record an event of the device
-   when it is first called. Then comes the first fence of the queue, unless this poll, `round`, has
-   asked it. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
+   fences that no thread has asked yet come first, because the first call of a `done` may record an
+   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
+   number) has asked that fence already. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -18094,8 +18166,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Sets p->due and p->late to the number of the call and to the time from which a queue may be
-   due next. */
+   due. Also sets p->due and p->late: a queue may be due again from the call with the number p->due
+   on, and from the time p->late on. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18117,9 +18189,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
 /* If a queue of a device type is due, asks a few of its fences, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
-   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
-   the fences lock, does nothing, so that no call waits for a call that asks. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due. One
+   call in MLI_REST_LOOK also looks if the time p->late has come. If another thread has the fences
+   lock, does nothing, so that no call waits while another call asks fences. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -18154,8 +18226,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
 }
 
 /* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller does this first, so that all memory is taken
-   before anything changes. */
+   destination takes over from the source. The caller calls this function first, so that all memory
+   is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18234,7 +18306,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the thread record that the call counts on */
-    uint32_t dev;         /* the number of the device whose block the call records */
+    uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
@@ -18278,7 +18350,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
    for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has 0 in its place. */
+   device; *out then has a ticket or an account of 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18487,8 +18559,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
    comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. At least one of the two calls notices this excess, because each
-   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
+   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
+   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
+   excess. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -18552,9 +18625,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
-   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
-   because no later call can know at which site a byte was added. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
+   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+   later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -18589,8 +18662,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
-   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
+   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
+   number 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18643,27 +18717,29 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
    Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
-   is an entry of the map; its device type and its storage, the key, find it. A token holds the
-   entry of a block from the begin of a realloc or a free to its end; the block is off the map
-   meanwhile. A fence is a function of the host that tells when a device has finished with a block.
-   A freed block with fences is pending: it ends when its fences are done. Owns no state. May use
-   the books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
-   anything. Locks: none is held at the return. */
+   is an entry of the map. A call finds it by its device type and its storage, which is the key.
+   From the begin of a realloc or a free to the end, a token holds the entry of the block, and the
+   block is off the map. A fence is a function of the host that tells when a device has finished
+   with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
+   state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
+   before it changes anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
+                         error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -18682,7 +18758,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
    word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
    word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. The event of the free then has no site of its own. */
+   with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -18816,16 +18892,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 
 /* What a call with n blocks prepares for each block before it records any block, so that it cannot
    run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
-   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
-   reference to its block. Otherwise the call has prepared nothing, because the new block will
-   replace a block with the same key. */
+   under the block's key. If `did` is MLI_DID_VIEW, the map had a block with this key, and
+   memlord_track_n has added a reference to that block. Otherwise the call has prepared nothing,
+   because the new block will replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks for which this was done. */
+   the number of blocks that were prepared. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -18892,9 +18968,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
-   memory if it is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
+   new block is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -18926,7 +19002,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
-   next free finds that block, so the function cancels the expected free. */
+   next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -18974,10 +19050,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
-   are such fences, or if the move has a fence, the source stays pending until all these fences are
-   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
-   storage on a device of the same type is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. The
+   source stays pending until these fences, and the fence of the move, are done. If there is any
+   fence, *chain gets the fences that the caller has to ask. If a block moves to its own storage on
+   a device of the same type, the new block replaces it. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -19333,8 +19409,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
-   device that the copy goes to. */
+/* Counts a copy on the device that the copy goes to, and on the route. A route has the counts of
+   copies from one device to another. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -19436,9 +19512,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call that
-        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
-        thread's calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger takes the general path, and so does a
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
+        what the thread's calls have to do besides. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -19446,25 +19522,26 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
         first call of another thread makes the shard shared for good: then every call locks the
         buckets that it uses.
-     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
-        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
-        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
-        header that the call is to store, with the print of the slot set or cleared.
+     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry.
+        mli_home_room and mli_home_find prepare the header that the call is to store, with the print
+        of the slot set or cleared.
      4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
         the device's counters. Only this thread counts in the cell. A free compares the dev with the
         one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more work, and then the result of the count is
-        negative. The level of a cell is the bytes that the thread allocated, less those that it
-        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
-        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
-        device's bands may be due.
+        at once. If the peak or a band needs more work, the result of the count is negative. The
+        level of a cell is the bytes that the thread allocated, less those that it freed. If an
+        alloc raises the level above the cell's limit, or a free takes it below the published part,
+        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
+        may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. This function also
-        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
-        for the end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish leaves the shard, after it has published the cells that are due. These
+        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
+        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -19506,10 +19583,10 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
    a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
-   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
-   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
-   jump there: the fifth argument lies in a register that the callee preserves. */
+   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
+   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
+   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
+   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -19647,10 +19724,10 @@ typedef struct mli_block_rows {
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
-   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
-   sampled. */
+/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
+   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
+   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
+   found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -19848,8 +19925,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19916,32 +19993,33 @@ typedef struct mli_scope_run {
 /* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 /* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
-   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
-   thread, or the thread has ended. */
+   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
+   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
-   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
-   NULL. */
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
@@ -20121,12 +20199,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
    of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. Its level is
-   the bytes that the thread allocated less those it freed, and its high is the highest level since
-   the thread last added the cell to the device's counters (published it). Each memlord_reset begins
-   an epoch. May use books/. Invariants: a scope or a thread scope is never removed; the totals of a
-   scope come from the thread's own counters, so a call that counts does nothing for scopes. Lock:
-   cold, to make a scope or a thread scope. */
+   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
+   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
+   highest level since the thread last published the cell (added it to the device's counters). Each
+   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
+   removed; the totals of a scope come from the thread's own counters, so a call that counts does
+   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
@@ -20149,9 +20227,9 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the sum of the bytes by which
-                                                 each ended span changed the thread's level;
-                                                 signed */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
+                                                 spans together changed the thread's level; a signed
+                                                 number */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -20174,10 +20252,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Forgets in a forked child the scopes of a thread that does not exist there. They never end. If
-   the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts the invocations that a context is in as running. */
+/* In a forked child: counts as running each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20187,8 +20265,8 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
    characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out, and their changes of the bytes on each device into
-   `devices`, unless `devices` is NULL. A thread scope of an earlier epoch adds only to
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
    `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
@@ -20262,9 +20340,10 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its change of the bytes on each device to a thread scope,
-   unless `s` is NULL. Raises the peaks of the span around it to its own. `t` is the thread that the
-   span's context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
+/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
+   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
+   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
+   levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20378,9 +20457,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM also for the orphan
-   record, which all threads without a record of their own share. */
+/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
+   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
+   there is no memory, and for the orphan record, which all threads without a record of their own
+   share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20396,9 +20476,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the device's peak. Also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not yet in
-   these scopes when the cell reached the old high. */
+/* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
+   scopes after the cell reached the old high. Their peaks then stay. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20411,8 +20491,8 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 
 /* Enters the scope of the thread scope `stats`: begins the span `f` inside the thread's innermost
    span. `adopted` is the invocation that the context has joined, or NULL if the span begins a new
-   invocation. The high of each cell starts again at its level, so that it measures the peak of this
-   span. The span around it keeps the old high. */
+   invocation. The high of each cell is set to the cell's level, so that from now on it measures the
+   peak of this span. The old high goes into the peaks of the next outer span. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20449,9 +20529,9 @@ static void mli_span_pop(mli_current *now) {
 }
 
 /* Ends the innermost span of a context. If that ends the invocation, too, adds the invocation to
-   the thread scope of the calling thread `t`. `at` is the thread that the context is in: `t`, or
-   NULL if it is in none. If the scope began on another thread, and there is no memory for a thread
-   scope of `t`, the invocation counts as lost. */
+   the thread scope of the calling thread `t`. `at` is `t` if the context is in this thread, and
+   NULL if it is in none. A scope that began on another thread may need a new thread scope of `t`.
+   If there is no memory for that, the invocation counts as lost. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -20565,10 +20645,11 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. If `guard` is not NULL, it gets the number of open scopes, which the end of the
-   guard restores. The cache of the thread has the scope under the address of the host's static
-   record `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared
-   with the name of the scope that is found. */
+/* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
+   end of the guard later ends all scopes above that number. The thread has a cache of the scopes
+   that it found last. In the cache a scope has the address of the host's static record `planted`
+   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20635,7 +20716,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts a token, or returns it if `adopt` is 0. */
+/* Adopts the scope of a token, or leaves that scope if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -20965,22 +21046,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -20991,14 +21074,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21009,9 +21092,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21191,7 +21274,7 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     return 1;
 }
 /* Lists the largest stacks of a selector, as mli_sites_top lists sites. If there is no memory for
-   the frames of a stack, the list ends before it. */
+   the frames of a stack, the list ends before that stack. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -21423,9 +21506,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
-   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
-   the lock of one row (the counters of a device, tag or site) at a time. */
+   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
+   reports use this module. Owns no state. May use the counters of books/, and services/stats.
+   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 
 /* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
    no block, and so to no other site. */
@@ -21445,16 +21528,16 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
-                                          its physical device */
+    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
+                                          same physical device */
     uint64_t count, named;             /* the number of holders; the number of those that are a tag
                                           or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
-   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
-   0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -21464,12 +21547,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. If no holder is a tag or a site, it
-   writes nothing, unless the list is by tag and has several holders. */
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -21567,7 +21650,7 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 /* -- public -- */
 
 /* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
-   largest holder by tag with its share. A device without tags gets no holder. */
+   largest holder by tag with its share. For a device without tags it writes no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -21600,35 +21683,36 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
    A strategy is a list of bands. A band is a range of the percentage of a device that is in use
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
    books/counters. Invariant: no threshold is crossed without a band check, although a thread may
    count up to a batch of bytes before it publishes them (adds them to the device's published
    bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
    band state; none while a callback runs. */
 
-/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
-   the published bytes are at least a margin below the threshold, no thread can cross the threshold
-   without a publication. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
-   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
-   thread checks each time it has freed as many bytes as the free interval of the device. Cached
-   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
-   the live bytes, so a publication below the mark check_below comes in time, without a margin.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
+   for each thread that the ledger allows for. The mark check_above lies a margin below the
+   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
+   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
+   over all threads. Freed bytes are not published. Instead each thread checks each time it has
+   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
+   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
+   are never above the live bytes. After a collection a band waits to rearm: it starts no other
+   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
+   below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
-   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
+   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
-   `safe` is 1 if host code may run. */
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
@@ -21636,8 +21720,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Runs the band checks of every device of a physical device again, without collections, after a
-   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands, so that they allow for all threads that exist, and a few
@@ -21753,7 +21837,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the address of the pointer to the strategy that was set for exactly these devices. The
+/* Returns the address of the pointer to the strategy that was set with exactly this selector. The
    pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
@@ -21837,8 +21921,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly these devices by `fresh`, or removes it if `fresh`
-   is NULL. Returns the old strategy, or NULL if there was none. */
+/* Replaces the strategy that was set with exactly this selector by `fresh`, or removes it if
+   `fresh` is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -21903,9 +21987,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the device waits
-   to rearm, one is requested when the metric reaches `again`, or when it falls below seven eighths
-   of the threshold, where mli_band_compare rearms the band. The metric RESERVED needs no marks,
+/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
+   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
    because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
@@ -21922,7 +22006,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
    limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
@@ -22036,8 +22120,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A later publication sees the marks: it takes the lock of the device's row (its counters) after
-   this function or, without a batch, adds to the row after it. */
+   A publication after this function sees the marks, because both take the lock of the device's row
+   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22182,9 +22266,9 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets the members of *e that tell how many
-   collections there are on its device and in the whole ledger, with this one. Failed ones count,
-   too. */
+/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
+   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
+   and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22351,8 +22435,8 @@ static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
 /* Ends the collections that other threads of the parent were running, because a forked child lacks
-   these threads. Also counts again how many of the flags near_threshold and check_requested are
-   set, because at the fork a thread may have changed a flag but not yet the count. */
+   these threads. Also counts again how many flags near_threshold and check_requested are set. (At
+   the fork a thread may have changed a flag but not yet the count.) */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -22495,7 +22579,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22520,7 +22604,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22530,7 +22614,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];
@@ -22823,7 +22907,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* A reader of its own, because another thread may be using the one in services/room. */
+    /* This reader is used only here, because another thread may be using that of services/room. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -22893,8 +22977,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
-                system */
+    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
+                has another layout */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -22954,8 +23038,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
    Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples for a report each physical device whose sample is due, as memlord_headroom does. With
-   `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, by the same rule as
+   memlord_headroom. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
@@ -22974,8 +23058,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. The function stores
-   there 1 ns more than the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
+   function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
    request is within the limit. Requires: no lock is held. */
@@ -23050,10 +23134,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. The bytes held
-   are the live bytes before or after the source ran, whichever are fewer, because it is not known
-   which of the two the source saw. A pool counts with the bytes that it has reserved now, because
-   the source may itself report these. */
+/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
+   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
+   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
+   the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23081,15 +23165,15 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
-   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp
-   counts as ended. */
+/* Makes this thread the sampler of a physical device, stores in *source the source that it has to
+   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
                                          mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* only then, because another sampler may be
-                                                        writing sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
+                                                        writing sampler_frame now */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -23175,8 +23259,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. It may
-   not under MEMLORD_FLAG_DEFER. It may not inside code of the host that MemLord called, either: the
+/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
+   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
@@ -23494,7 +23578,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
+                                                             above the maximum, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -23652,8 +23737,8 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide: where registers are wider than a double (x87), a quotient has other digits,
-   and a value that is equal to the threshold would not reach it. */
+   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
+   A share that is equal to the threshold would then seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23724,10 +23809,10 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
    slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. A ledger wakes another by ringing the bell of that one's slot. Also owns the listener, the
-   thread that waits for requests. May use services/pages, services/room and calls/deferred.
-   Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
-   neighbours. */
+   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
+   listener, the thread that waits for requests. May use services/pages, services/room and
+   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
+   module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
@@ -23756,9 +23841,9 @@ typedef struct mli_neighbours {
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough, 0 if some have not answered yet, and -1 if
-       all have answered and released too little, or if the page is closed. A process that ended has
-       released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
+       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
+       that ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
        listener. */
@@ -23776,9 +23861,9 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
-   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
-   asks without end would keep this ledger collecting. */
+/* A device rests for a while after its collection callbacks ran and gave nothing back. While it
+   rests, requests of neighbours run no callbacks for the device. Without such a rest, a neighbour
+   that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -23909,7 +23994,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each device of the ledger's slot that rests. */
+/* Returns a mask in which bit k is 1 if device k of the ledger's slot rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -23920,8 +24005,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again, to repair what another process may have
-   overwritten. */
+/* Brings the ledger's slot up to date. Writes the whole slot and the head of the page, because
+   another process may have overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -24011,9 +24096,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
-   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
-   Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
+   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+   neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -24027,9 +24112,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
-   `seen` is the number of its last request. Differences of numbers are compared, because the page
-   may hold any value. Returns 1 if the other ledger waits for the answer. */
+/* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
+   `seen` is the number of the last request there. Differences of numbers are compared, because the
+   page may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -24045,10 +24130,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
-   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
-   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
-   for the answer. */
+/* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
+   the largest request for each device: see mli_request_note. seen[s] gets the number of the last
+   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
+   for each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -24064,10 +24149,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
-   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
-   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
-   to 1 if a callback ran. */
+/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
+   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
+   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24099,9 +24184,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
-   bit for the slot of each of them. */
+/* Publishes how many bytes were released of each device. Then publishes that the requests with the
+   numbers in `seen` are answered, and rings the bells of the ledgers that wait. `waiting` has a bit
+   for the slot of each of these ledgers. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -24119,8 +24204,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. It runs host code, and holds no lock meanwhile. */
+/* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
+   unless another thread does so. It holds no lock while it runs host code. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -24630,7 +24715,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
                                                        bytes */
     uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
                                   holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by the same: how many holdings the device has */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
+                                  has */
 } mli_device_usage;
 
 /* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
@@ -24671,9 +24757,9 @@ typedef struct mli_holders {
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS
-   holdings have all live bytes of the device. There are none if the ledger had no tag or no site at
-   that time. */
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
@@ -24707,17 +24793,17 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due for the recorders that were started but have no running
    thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* Starts the thread that takes snapshots again in a forked child, if it was started in the
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, because its peak is now its live bytes.
-   Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, and returns 1, or 0 if the device has none. Each site in the copy
-   has the place that reports show now. */
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is as reports show it now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -24824,8 +24910,8 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
     return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
            mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
 }
-/* Copies the lists of holdings into the memory behind a snapshot. Also sums the live bytes and
-   blocks of its devices. */
+/* Copies the lists of holdings into the memory behind a snapshot. Also adds up the live bytes and
+   blocks of all devices in the snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
     mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
@@ -24894,11 +24980,11 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes one snapshot off the list and returns it. It is the snapshot whose two neighbours are
-   closest in time, or the oldest of several such. So the snapshots that stay are spread over the
-   whole run, however long it becomes. It never evicts the first, the last, or one in which some
-   device, or all devices together, held most. These are at most MEMLORD_MAX_DEVICES + 3 of
-   MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
+/* Takes one snapshot off the list and returns it. It takes the one whose neighbours in the list are
+   closest to each other in time, or the oldest of several such. So the snapshots that stay are
+   spread over the whole run, however long it becomes. Some snapshots always stay: the first, the
+   last, and those in which some device, or all devices together, held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. A named snapshot goes only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -24927,8 +25013,8 @@ static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot
     s->next = state->out;
     state->out = s;
 }
-/* Empties that list and returns what was in it, which the caller frees. Returns NULL while there
-   are readers. */
+/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
+   while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -24998,9 +25084,9 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders, which save at an interval -- */
 
-/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire load pairs with the exchange that sets the interval. That comes after the function that
-   saves was set. */
+/* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
+   interval, so this thread sees it, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25189,8 +25275,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that took a snapshot at the fork had put `due`
-                                         off */
+    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
+                                         `due` to never */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25251,12 +25337,12 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
-   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
-   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
-   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
-   cold, to make a record. */
+   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
+   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
+   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
+   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
+   record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
 /* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
    each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
@@ -25268,7 +25354,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25277,10 +25363,11 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the number (generation) of its ledger, the handle of the record, and the
-   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
+   thread is in it, `kept` has the context that this thread was in before. The host's
+   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
+   and the serial. The serial rises with each swap, so that an older copy of the words no longer
+   matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25409,10 +25496,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
-   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
-   which it entered them. */
+/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
+   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
+   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25422,7 +25509,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* from here on no call finds the record by an older copy */
+    record->serial++; /* from here on no call finds the record by a copy of the words */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -25447,8 +25534,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
-   thread has left, then begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. The interposer's ledger first ends the tags and scopes of the
+   context that the thread has left. It then begins those of the context that the thread is in. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
@@ -25557,23 +25644,23 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. An addition of 0 to the owner keeps the
-   reads that follow behind the caller's check that the thread has ended. The store of the owner
+   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
+   so that its reads come after the caller's check that the thread has ended. The store of the owner
    pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Releases in a forked child the record of a thread that does not exist there, and forgets its
-   scopes: see mli_spans_forget. */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook, because their first call came
-   in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and if there are at least twice as many records as threads that the last sweep found
-   living. So there are at most twice as many records as living threads, or 16. The cost is bounded,
-   too, because a sweep checks each record once, and at least half of them were made or claimed
-   since the last sweep. */
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
+   conditions: the call took the last free record, and there are at least twice as many records as
+   threads that the last sweep found living. So there are at most twice as many records as living
+   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
+   half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25601,8 +25688,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* If the thread was inside a shard (a part of the map of blocks) at the fork, it had found the
-       map stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
+       map) had found it stopped and had changed nothing. So the record counts as outside. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25631,14 +25718,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point, which is a moment at which
-   code of the host may run. The alert mask of the ledger has a bit for each kind of work that is
-   due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if one is reached. A fence is something of the host that a freed block waits for. A
-   poller is a thread that samples a physical device. Owns the threads that wait for frees. May use
-   books/, calls/deferred and services/. It reaches services/pollers by a pointer of the ledger,
-   because services/pollers includes this module. Locks: callbacks, for the waiting threads; none
-   while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
+   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
+   is due. A band check compares a device with the thresholds of its bands, and runs the host's
+   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
+   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
+   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
+   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+   none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
    guards the list of these records. */
@@ -25658,9 +25745,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector. It ends the freed blocks whose
-   fences are done, runs band checks, samples physical devices that have no poller, saves a due
-   snapshot and export, and writes a requested report. It runs host code. */
+/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
+   report that was requested. For the devices of a selector it ends the freed blocks whose fences
+   are done, samples physical devices that have no poller, and runs band checks. It runs host
+   code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25714,9 +25802,10 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
-   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
-   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
+   cleared before the check runs. So a new request that comes during the check stays, and a later
+   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
+   type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25751,10 +25840,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 }
 
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
-   t->other_dev names. Where the system has no barrier for other threads, the addition in
-   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
-   addition is later sees what the other stored before. So after its addition this thread compares
-   its counts with the marks of its devices again, and reads the alert mask again. */
+   t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
+   system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
+   atomic addition. The thread that adds later then sees what the other thread stored before it
+   added. So this thread, after its addition, compares its counts with the marks of its devices
+   again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -25790,7 +25880,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -25815,7 +25905,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
    memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
    collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   could decide by its samples, or if the host asks for pollers. Locks: none. */
+   may need its samples, or if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -25849,8 +25939,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
-   source to sample. */
+/* Starts the poller of the physical device that a device belongs to. Does nothing if that poller
+   was started before, or if the device's type has no capacity source. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -25873,8 +25963,8 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
    that takes snapshots, and the one that answers the ledgers of other processes. Under
    MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
-   allocator that the calls come from. So while no device that wants a poller is known, it starts
-   the poller of main memory, which starts the others once their devices are known. */
+   allocator that the calls come from. So if no known device wants a poller yet, this function
+   starts the poller of main memory. That poller starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -25895,8 +25985,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25906,7 +25997,7 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
    do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that need wait no longer, and writes requested reports. */
+   blocks that no longer have to wait, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25974,7 +26065,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -26036,10 +26127,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
-   neighbours have released as many. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
-   for, it returns at once. */
+/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
+   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
+   event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -26086,8 +26177,8 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
-                              calls in an attempt overwrite those */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+                              here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -26123,9 +26214,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
-   memory for the record, the block counts as dropped, because the caller has the storage all the
-   same. */
+/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
+   no memory for the record, the block counts as dropped. The request succeeds all the same, because
+   the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -26193,7 +26284,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
@@ -26227,9 +26318,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
-   reserved. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
+   the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -26347,7 +26438,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block; it consists of shards, and each shard is a hash table of buckets. A row has the
+   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
@@ -26483,7 +26574,8 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
+/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
+   their bytes is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26498,8 +26590,8 @@ static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const ml
     return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
 }
 
-/* Checks the references of a block, and its side record if it has one: the facts for which its
-   entry has no room. */
+/* Checks the references of a block, and its side record if it has one. A side record has the facts
+   for which the block's entry has no room. */
 static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     const uint64_t refs = MLI_REFS(e->word1);
@@ -26732,8 +26824,9 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that a pending block has the queued fence that waits for it. In a forked child the block
-   may have ended, because a thread of the parent was about to detach its fences. */
+/* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
+   forked child the block may have ended, because a thread of the parent was about to detach the
+   block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -27544,6 +27637,7 @@ typedef struct mli_report {
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* mli_ledger_age at the capture */
+    int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
@@ -28163,6 +28257,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_age(lord);
+    r->ended = mli_u64_load(&lord->program_ended) != 0;
     mli_identity_read(mli_proc_root(lord), lord->arguments, &r->who);
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
@@ -28312,22 +28407,40 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
+/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
+   "xstrdup". */
+static MLI_COLD int mli_allocates_by_name(const char *function) {
+    static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
+    const char *word, *at;
+    for (at = function; *at; at++)
+        for (word = words; *word; word += strlen(word) + 1) {
+            size_t n = 0;
+            while (word[n] && mli_ascii_lower(at[n]) == word[n]) n++;
+            if (!word[n]) return 1;
+        }
+    return 0;
+}
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. The text in place of the frames of a cut stack
-   has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a library or
+   allocates by its name, passes over callers that do so, too, unless there are no others. The text
+   in place of the frames of a cut stack has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
+    const int library = mli_site_is_library(lord, site);
     mli_own_walk walk = {NULL, 0, 0};
-    const memlord_site *own, *caller;
+    const memlord_site *own, *first, *caller;
     walk.lord = lord;
     walk.node = node;
-    own = caller = mli_own_next(&walk);
-    if (!own || mli_site_is_library(lord, site)) return own;
-    if (!own->function[0]) return NULL;
-    while (caller && (!strcmp(caller->function, own->function) ||
-                      !strcmp(caller->function, site->function)))
-        caller = mli_own_next(&walk);
-    return caller && caller->function[0] && caller->file[0] ? caller : NULL;
+    own = first = mli_own_next(&walk);
+    if (!own || (!own->function[0] && !library)) return NULL;
+    while (first && !library &&
+           (!strcmp(first->function, own->function) || !strcmp(first->function, site->function)))
+        first = mli_own_next(&walk);
+    caller = first;
+    if (library || mli_allocates_by_name(own->function))
+        while (caller && mli_allocates_by_name(caller->function)) caller = mli_own_next(&walk);
+    if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
+    return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
 /* Adds the numbers of a stack to those of `site`, the caller in the stack. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
@@ -28886,7 +28999,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
         mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
                  mli_share_of_live(site->bytes, live));
     }
-    mli_putf(o, " of %jo", live);
+    mli_putf(o, r->ended ? " of %jo still live at the end" : " of %jo", live);
     if (site) mli_put_caller(w, mli_holder_place(site), dev, 0);
     mli_part_put(w, &device);
 }
@@ -29616,7 +29729,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \
@@ -30612,7 +30725,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-hTkZSlVOWP4kCSbteVYZvwcfgA952jFxFIc2yxFH1uM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-E+ONlmaKRtrPkV8Yw4xv+ZtfuHA9/Psg/iZTjTas4mo=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -30646,7 +30759,7 @@ static const char mli_html_tail[][506] = {
     "ontent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textConten"
     "t=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
-#define MLI_HTML_PACKED 39422 /* the bytes that mli_html_packed holds */
+#define MLI_HTML_PACKED 39443 /* the bytes that mli_html_packed holds */
 static const uint64_t mli_html_packed[] = {
     0x78dab4bd7b7fdb36, 0xd236fcfcdd4f21ab, 0x5d2f19418a64c76e, 0x4299d69ba6e9f694,
     0x439bb4e9aeaa3ba1, 0x25ca664c935a92f2, 0xa1b2befb3bd70c00, 0x82b29cf6eef37b36,
@@ -30812,10 +30925,10 @@ static const uint64_t mli_html_packed[] = {
     0xbda8ddc2a37e518f, 0x266b82373de1dc71, 0x568308f8bc9daa97, 0xe665757b3bd5c3f5,
     0x7777a7bd655642e4, 0xf6e4737df325e002, 0x09f5d18d177506dc, 0x60eaf5091486d2ff,
     0x2523cb7759f5582a, 0xd1b4f96a6e30c8cb, 0xdc218f5ff1a22b8c, 0x4dcdc25f4b9a3020,
-    0x774680ae2ef53c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
-    0x51858fcedcfbea8a, 0x01f0b29ea69466e7, 0x92278731288dabd6, 0xabb03f7c7544dd1e,
+    0x774680aeaef43c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
+    0x51858fcedcfbea92, 0x01f0aa9ea69466e7, 0x8a278731288dabd6, 0xabb03f7c7544dd1e,
     0xbeea740cbc7c0ced, 0x97467346da198d8c, 0x6ec7afa8ef41345c, 0xd245f891eac0e2db,
-    0xea8fa2e0a3ba1aa3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a4266652afcc,
+    0xea8fa2e0a3ba1ca3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a42666522fcd,
     0x506dcf5e51a76856, 0x83467d02da6c66de, 0x318b753cd8dde5de, 0x31b51a4dc7e64177,
     0x30e999f6edfadc84, 0x02f0f93c58aa382a, 0xd29b60aac15e61d6, 0x0494ecd49ba98c46,
     0x1fd8f6d1fa6255ae, 0xcb0f419ba6b53d51, 0x2cb9dcd77b75969c, 0x9e050315c1c7453d,
@@ -30830,39 +30943,39 @@ static const uint64_t mli_html_packed[] = {
     0x9f163cfcb589ae7f, 0x78defb98fafaaaa3, 0xbbdad5d51fea96f5, 0xfded2d4d519fe669,
     0x981278bed4702644, 0x8ae8e93350f434ee, 0xd04bf264fc2c9e74, 0x899e3ef848d849fc,
     0x6f2722faa60122d1, 0x90340ddd19edc14e, 0x41f32170aa96e154, 0x4f8a00f19c803832,
-    0x6c0554706a198acc, 0xd44de729e0f5329c, 0xe9e6afb024abf971, 0xd8dfdd9d1f65bbbb,
+    0x6c0554706a198acc, 0xd44de729e0f52a9c, 0xe9e62fb124abf971, 0xd8dfdd9d1f65bbbb,
     0xa93757cb7a929ed6, 0x9334ef0c303d4f8f, 0xecc4dea88cee69a6, 0x525aaca93f5cf2ba,
     0x4db97d22d3376bdb, 0xcc0d21d2cd110d6f, 0x7757f7ef6672145e, 0x10471bded433fd14,
-    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf2088ca6, 0xe3b297cfe9c1a4ee,
-    0x5c5d26239c75c2a7, 0x6a767c492fa233a6, 0x6734cf7a7eaf3c07, 0x3e2a9042010f6243,
+    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf4088ca6, 0xe3b297cfe9c1a4ee,
+    0x5c5d26239c75c2a7, 0x6a767c452fa233a6, 0x6734cf7a7e2f3d07, 0x3e2a9042010f6243,
     0x2ad122c64916024f, 0x7c11d3e206e47709, 0x9babe3feededcebf, 0x88ab8dc1592781ae,
     0x32ae481a1bbdef49, 0xca830a58e9be7a3c, 0xa067f064a29abf12, 0x5cd997fc49f09ed1,
-    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xcbca7bab068f69c8,
+    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xabca7bab068f69c8,
     0x19a40a1737f390ca, 0xbb4432c379789c77, 0xe70f2b26280f3c14, 0xefed75078f68a8e1,
     0xdbde344ed332249a, 0xf05661b484a6896e, 0xe26136fcbef24af5, 0x96a03aaf818238f0,
-    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc4b752588bd, 0x3c8998345c3dc814,
+    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc2b752988bd, 0x3c8998345c3ec814,
     0xfdd79983ef6f0352, 0x470c1dd3db135add, 0xf1fb1efb9ba9c144, 0x8d4f3222bf73c2b7,
-    0xc9c42f79d6de6043, 0x2ebc5465ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
-    0xa734778cd0f4c1c8, 0x234a74a5062aefe2, 0xb273058154daf5fc, 0xf56546b310630eb4,
+    0xc9c42f79d6de6043, 0x2ebc5265ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
+    0xa734778cd0f4c1c8, 0x234a74a9062aefe2, 0xb273098154daf5fc, 0xf55546b310630eb4,
     0x60157e47b3551145, 0x8610e66d52635a61, 0x524221a4b2b222b6, 0x5d520140f15b6dbf,
     0xf3c293a520ac3d0e, 0xa50b80a7f4886e98, 0xe612d8ba637adf4b, 0xb2f38d7195bda898,
     0x926c1d99b6d43ead, 0xd29775a7d532a64e, 0xcbab53f50789278f, 0x941eee9ed2dfe912,
     0x758aa39254acb7f1, 0x35104417effb75bb, 0xddc1c0af0532c69a, 0x457ee5ed89e0338d,
     0x93545029cd4ff7f4, 0x3b0f1ff9be0b2ecb, 0xe1fc289447c37927, 0x5cfaba6becc9fec2,
     0xa355d49370489fa5, 0xbb36bb89b4fde10b, 0xa9871d5d5d45e59d, 0xde81e93edfe06551,
-    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0xa5e58ae875168ebb,
+    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0x95e58ae875168ebb,
     0x4f54f7c9c4912272, 0x36bdf460fab1bc33, 0x6250c835ff48c297, 0xcb8b139227f35e9e,
     0x5f30f7daf1a223e9, 0xfbed6d74ac7b4e97, 0xdd6c9c4c8ef6498b, 0xc24518114faf579c,
     0x5f2732c1595adef7, 0xe09743cf9df577b0, 0xa350296307adafbc, 0xd60fba5f12866cdc,
-    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace6529734294,
+    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace5529734294,
     0x5e8f372718050122, 0xb29237e8cdd0cc2a, 0xf1cb585d300d5020, 0xf10678127ad0e0fe,
     0xce4274df6a21a0af, 0x344132242822a24c, 0x24c9945a02923c88, 0x14fdd7892038ccc2,
-    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353974408,
-    0x669d4bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
+    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353574408,
+    0x669d2bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
     0x08d648af046ba782, 0xf117b1a75fa4476a, 0xef102a9b876afec4, 0x27dd5c8ddbb0b7b6,
     0xa970ea4f48d20d3f, 0xc69e19bbf230495d, 0x9930ffe120def787, 0x7fc4202fa1c0f3a8,
     0x31530156033c5a11, 0x33fd2626b6dc0e5a, 0xedced2f465d6fb98, 0x13536b139df1f5a5,
-    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a570d2577c5, 0xbb2f3f8ac7bae29b,
+    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a970d2577c5, 0xbb2f3f8ac7bae29b,
     0x9fb55b14b13f9aaf, 0x891166f90e4ac4f3, 0x724af4ba3df2f039, 0xb5d3f703afdadd25,
     0x987adb630f50cfef, 0x540f9ac387d6064d, 0xf187f86634e8c335, 0x87068aee11ea5203,
     0x6a67a7727a78dde8, 0x212be58c729511a3, 0xf0aa06bf72833fd2, 0x20b230b5d2e3343c,
@@ -30872,7 +30985,7 @@ static const uint64_t mli_html_packed[] = {
     0x38e27d809698437a, 0x1f48477b75f29158, 0x5c2f2acbe414cc7d, 0x25bd25dd6c539450,
     0xaeb94b87a5285ea1, 0x0066310b271a1ecf, 0x69350353486cf242, 0x07ca8876f9d657bf,
     0x422859b18363a0cd, 0x3f96d18d68f9df03, 0xbc53c2117a14306c, 0xb07d8e2e15414e70,
-    0x95590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
+    0x99590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
     0xe178674040326154, 0xa0958d85528b496e, 0x1a1e4f41ff6810a9, 0xb57eb4a8b5597229,
     0x61a3dc36ddb5892b, 0xe072993215682bd8, 0x99460678449ae731, 0xe91e651079a747e5,
     0xe8ebd8234290aa7d, 0x006dbbadb07cd4bf, 0x20ed105fc4d88ffb, 0xa30f2def8bd5d7fa,
@@ -30892,7 +31005,7 @@ static const uint64_t mli_html_packed[] = {
     0x96493a7b9f408183, 0x61fcd4cb6f6f49b4, 0x033c12855b24d3f3, 0x60754ed43968f3b2,
     0xb515d348536fadf8, 0xcb01f564271a9d52, 0xa73b1e8cad006dea, 0x7fd0eec835f03488,
     0x3aedce96712ca224, 0xaba8c1b41e47efc1, 0xf8f7df1f4e7800b4, 0x626d0ffbb2e7597e,
-    0x95f96db3ec576518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
+    0x95f96db3ec976518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
     0x1863647ba2de67e1, 0x4a8032a026770038, 0xb071d297ed654f20, 0x53c9ee3c13762297,
     0x3082e21563146528, 0x853b0e618741f6e3, 0x3e4fe65fa8e7ec91, 0x5c6f911ccdd60751,
     0x75125aa903dfbf79, 0xf5525b6993f98dc7, 0xa22ce0098f99c4e6, 0x0ce81157578478a7,
@@ -30906,980 +31019,981 @@ static const uint64_t mli_html_packed[] = {
     0x05538460c198741d, 0xfac73a0f7e270aee, 0x1e25b5c228830b49, 0x3c38456e098d8c5f,
     0x642150c25b6539ea, 0x8e6950fc19eaa5cc, 0x0a5ba9d7c4e1880a, 0x072c69e0ff131255,
     0xec44f0fc6a98870e, 0x4904b5c7dde4752c, 0xadd4918fbc4c6661, 0x7737970bb00453e4,
-    0xe9b2f0aa349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
+    0xe9b2f0b2349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
     0xde383d23e681e9b8, 0x0d0747475450db47, 0x7215c13e925b3d9a, 0x709d063b8e26e14e,
     0x9fbe47733b2e2774, 0xdba90d6fb96c2d38, 0x5f62c66390ac04a3, 0xd8a47fb59e509290,
     0x5c8d78da74ef0916, 0xa99732e3e5da0fea, 0x62bd4e7f54c62867, 0x3ff14d05c1862814,
     0x159bb6cb11f38b52, 0x03a0e606524ba02e, 0x16a8532532109cc6, 0xc14e7f1dc46bf5be,
     0x34edc72cb194e1f1, 0x1f9860124b8c0a48, 0x7719cd2ed1cfb2a7, 0xdf26e6413c2e1f67,
     0xd827a10fd314b20e, 0xe900c7d3ec2e4124, 0xe2cc444ae49d5c53, 0x80cd0dd85c043306,
-    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae5d8, 0x4a49b2514afdce66,
-    0xdf413df196e1f192, 0x910cea199e1253eb, 0x0e8669986a99a9b6, 0xa8366d70ada51057,
-    0xb49a6424da10df19, 0xa5b51815a47e11f2, 0x42166a8991c38a2c, 0xddd2dce1f6d6b335,
-    0x3e585a03c06831e7, 0x22be48507e231588, 0xdc243db03b919894, 0xa5ea4953940a64cf,
-    0x5ad74a64834eee44, 0x0d38f7b1af2c78df, 0x09cb1176b9e5ce87, 0xaed63384a0535bb6,
-    0x502526f5b6d0d29a, 0xdaabf79c73968b87, 0x914b501dc875c725, 0x34544b8a6d21a1d1,
-    0xd631451b6362ba13, 0x6d1d4b8d676feeec, 0xe11852984366b74c, 0x6e2c06ac21690f24,
-    0x5043822c0849c2a2, 0xb75cf8a9d08a4276, 0x0fa66131ca985215, 0x2ede6dc280b3e87e,
-    0xc6d46749cc8e6782, 0x1435a1e032074b97, 0xecffdb5b6ab78686, 0x440661c448644b06,
-    0x97f5ba56cf48cfc6, 0x0e93882c8c050607, 0x0b6ce463328d2cbd, 0x2907443eaf50ee15,
-    0x3cf352594c09c2c1, 0xac550a52fee6d63a, 0xb1f048d96ff8c3c8, 0xeeb3254d6e7acfe2,
-    0x67da89d42c7ce27e, 0xd9701c16ff3c3313, 0xec1e2213f1134479, 0x8774bcda423abcb9,
-    0x9a6d91a0a874c2ce, 0x061a18441db3dbdd, 0x90c5f59314db025a, 0xe09fe3a9a313f0bd,
-    0xc0e134b4925c6392, 0xe7c635445a67573a, 0x9f58d27b5ee47a5f, 0x20f7529874e78660,
-    0xd154026666ca8b64, 0xefdb17858cead3d4, 0x535582f1cd8fc827, 0xb495c4278d0f2d98,
-    0x1649343ba11bc440, 0x51079c1d7a2b4661, 0xaa94ec40acccc675, 0x2d0acde052a02d1b,
-    0xb484c15c2fa22d6c, 0x7bcb8ca6e394da6c, 0x93903fd7ecacc59b, 0xd96d01675b197f0c,
-    0x706387df2a1b736c, 0xf10d37f6d4608074, 0xe6f425032e4f4bce, 0xeb2b73b3329bca76,
-    0xcbca113a5f1a85b5, 0xefaba7be7a1512b7, 0x22e5ef841e08baad, 0xd67844ace15762e8,
-    0x4fbbe1afca9105d5, 0x2ba6d5af0c1f1bbd, 0x0a9a66a3576ac503, 0xfca2340d824a1344,
-    0xffea42b4bfbe91e6, 0xe8c15335edb1883b, 0x53739a7303f39ba0, 0x93f84bef93d04782,
-    0x97b3c473d7efe59c, 0x6ed95509b4bd010b, 0x24839f3af7ac2474, 0x9b6f33af353b5cae,
-    0xc00cd4a1de14be37, 0xc3c69e15cb777797, 0x220a028c84d64c7b, 0x226e3b42f0db2d38,
-    0x6a2097b52760e5f8, 0x0ea5915934c5fcf7, 0xbd7d68c83eb0d820, 0x2111a59f8cb5e50e,
-    0xd1cb6be5c68041b1, 0x010684d03ba959ee, 0xdddd54e44bfa5045, 0x22e04328a05f3c84,
-    0x51bc4690a29635b4, 0xc82408a2efd6c09f, 0x94497dc79ba2455c, 0x1259d64d8fa6f071,
-    0x820e3b9346978a0d, 0x6b54193a806fd04d, 0xf309fd9616d2cc17, 0x19066db705cb0824,
-    0x0b0392ea32647b52, 0xcd5e69d2040cadae, 0x66a74da1a6638e91, 0x0287ddfa9321c3f3,
-    0x8ce6fb125b88aefc, 0x50d4f28333fd5734, 0xfda46eec4dfc687c, 0x35a92568dc7589c5,
-    0x5cd22fa1495ef311, 0x0d42aa2ea2cafd09, 0x402f1aefd1afff17, 0xf90c86a4d98c4317,
-    0x22d6ea8cf5bcf160, 0x8f1f583e5496d676, 0xf03433e681379998, 0x065e655af77feb3a,
-    0x403e2d9bee6f3282, 0xa3bdd178123c83e7, 0x15e03687fa0ee1d6, 0xd75e8f6f0833c713,
-    0x43e97bbd9ead477a, 0x4483c47379141e47, 0x06f4e87f8a1434ad, 0xa118cedd24555f64,
-    0x349b7048cad519d2, 0x5828d62e48694448, 0xebf1c058e6626d99, 0x7b9f8d73b0ca5324,
-    0x1c24accaa8f5026c, 0xd76a275631126345, 0x59d20b702254ce80, 0x0701612ff604e036,
-    0x605ed5fde23da452, 0x8f26972facd6b51e, 0xc113243a9bf5d571, 0x043cab55d7509689,
-    0x10ceef90f045ea14, 0x698d50cb06937135, 0x215dee2a2a75495f, 0x9760f021e4b4744e,
-    0xe0cb70109d906e8b, 0x97bbfc821ff00dd5, 0x9d46f004c8348053, 0xc12c5f9e545460a4,
-    0x64b417c719da830a, 0x49b7d0bb8d8c29db, 0xa6716348a45c64c7, 0xfd61d6edd664d1c0,
-    0x7236e14dc4e58264, 0x02ea40071b8ad48f, 0x089dc20dfdd00d06, 0x803bfcd22df711f7,
-    0x7c4105dc4714f005, 0x5ea01edee205fa55, 0xf21e64b688fb6ab4, 0xe3b5362e847d07b5,
-    0x7ad7a18bd38dd966, 0x538d97e9e67c1fd1, 0xb849b68c87a6218b, 0x62ba00d3875f61fa,
-    0x39cdd9f550e64bbb, 0xa3462a119f083e1a, 0x827f48478a003647, 0x09fe8eba8360d020,
-    0xf2119bbcb9113fa2, 0xdee62aef84f2aac3, 0x8a9e37acfe5ade73, 0x5a29ef8caba44520,
-    0x15d62bcdf0d8930c, 0xe8034f09195f180e, 0xea415ba3b2583658, 0xd5bdbd5ddd6bedc1,
-    0x71047352b898c1d1, 0xafc47a06fdf5504c, 0xd9dc02b85366cd21, 0xa5358764b539a4b4,
-    0xe610016922c9fcab, 0xe718e31075278765, 0xc551c4877e2ea096, 0xd31c67c268f96540,
-    0x55d693fea0006851, 0x325a687b1d76852b, 0xc7cd58160f7c9e30, 0x9a3fde953ec08ecd,
-    0xed764bf9b56a631c, 0xeef5d5bfe2f0d1e3, 0x9a847eb5e1418c8e, 0x8ce00c44df8ff9fb,
-    0x0fa59066ab0c2dde, 0x56be1a13544fc2f7, 0x7c5ac968dcdb3fec, 0xf4068f1e94aa37d8,
-    0x7f504e8271efc97e, 0x97afa9648f4a3455, 0xfa20b91cbf58a197, 0xdf2028dadbf7d7ad,
-    0x2f56f9c63db6a9f6, 0xfbc1dec1014c7fb6, 0xc33f6662d8217889, 0x7b2779bd2d4323a9,
-    0xf4b62b944a5d2a5e, 0x1b76efd593fd334d, 0x151eec77f43d760e, 0x9f11203ead3c42aa,
-    0x7f1c3ce8f5078fbb, 0xbdfefee166b73d3d, 0xe2dea3c3a0f7f891, 0xdf29d15953d87f72,
-    0x10207b25ca7e8555, 0x85e506ffc1fe61ff, 0xe1dbb83190671b33, 0x0f2f7376a4322ecf,
-    0x24605369115bfb23, 0xad9dff208ae11b06, 0xfac63ba40fbd4aa3, 0xec00ae1327f9755c,
-    0x865bbc9ffe15af15, 0x0c8b63ab71c22a28, 0x683622121d38c433, 0x192604a48b7ce1f9,
-    0xc3dab93e916e742b, 0x4d57d290c4d76bba, 0xbdf61f6424ce0905, 0x79900df5ca5047c6,
-    0xc544085de2ab97e2, 0xbb94a854153408ec, 0x96169dc1714863da, 0x40e72535c5f4a9b6,
-    0x17b14381347f3480, 0xa0b73cea8fa456a0, 0x2b9bbdb625c3402e, 0xdf259c21a56f791c,
-    0xf66b4dd09317c6cb, 0x49ddfbcb30ed4cbb, 0x09e30f8da0e9f4c4, 0x6e3f52f4339cb548,
-    0x67a49e63256a79e6, 0xb23b839013c5dd01, 0xa4f1a6e14ccf869f, 0x68a4153e5ed0e753,
-    0xfabcdd628e7b7258, 0x4a3c1bee4444064f, 0x2aa2cdb05a7a6cdf, 0xcbcfe3a61b16b683,
-    0xde0106c23d656a70, 0x0789789b9111d078, 0x5173e10484eaae47, 0x7a62bb7b70ada511,
-    0xecfb8dc65d61e0a5, 0xd52e1464202b0155, 0x24a42cb3d9eeee8e, 0xbe620b4f09883c4d,
-    0xf393287d9a2ecea2, 0x3019f5f60e8241c3, 0xc5e84738d095be2e, 0xe3fea3f1ba7b5d2f,
-    0x3ade270187a6175e, 0x563cc5aafe60c2f6, 0x6177bd24ddc14683, 0x1d7aef91dbea00a3,
-    0xddf7f1e18d2e1ec2, 0xbffb78ef11295c10, 0x7965babf883dcd50, 0xa2ee63c2bfce236e,
-    0xf3e1de660303e3b5, 0x690dc4307256b49e, 0x3b31d1a5dddd1398, 0x89970b1889edbc66,
-    0xe5a615cd6090e3a9, 0x543e8c629ff78d55, 0x2ef4a277dda91e6a, 0x42f0404ab09646fe,
-    0xcb18834480bd3e0a, 0xc18b8ee8aa232bee, 0xcb0686eeeecb1856, 0x204bdf63ff088150,
-    0xa324763d9988e105, 0x1fbe58bd805d080e, 0x04779e128173cc45, 0x65d3045f55e3d8f8,
-    0xf94d98823171b30a, 0x454e029c021a7078, 0x557ae3f9c39ac83b, 0xa006d65481350d35,
-    0x968f4bf512b4961e, 0xf8707292a060383e, 0x40f6da1d8cf8298b, 0x98888d9440d5366a,
-    0x0abf6d2b2f212ad8, 0xeeb48384e80a7c1b, 0xf6067b6d288b9d97, 0x7a889894c4878780,
-    0xb44a0c7d9f774db8, 0x036de763edd33c8b, 0xe9651278da521d44, 0xd669c4792dc95a18,
-    0x5d6b9614e26351b6, 0x6528bc40a41ac569, 0x19b7ec303b5e84ad, 0xecb66a91ce9690ae,
-    0x1c93deead4a71189, 0x2b4f5b5d9bd28799, 0x694c318440276420, 0xace4deed0ebd7ca5,
-    0x037311bd9eb9cdd4, 0xe06526219defee56, 0x427c8deae80e2ca9, 0x50c58c872ee53d96,
-    0x979d9a22e4b7b70e, 0xed6b17bcf4ab5803, 0x03e09508db44052c, 0x60392d933299cd90,
-    0x7f97ade86dd5fefd, 0xfaab41abdd6938e7, 0xf165f95f22cbba31, 0x5f2fb296fa2a2b08,
-    0x563a9acbb6cf0fda, 0xa62abd943b6618eb, 0xf7c0206c087b58c1, 0xb54dd58e61ecfa51,
-    0x4bb142a865aa85cb, 0xe61059ae75d1353b, 0xa6997500cb7fa0b1, 0x9ff046a31b9cf662,
-    0xf50776c4947ee82b, 0x2f1386d51df4b503, 0x19516f55b2e7de07, 0x3878a168ad5a1c10,
-    0xc01e5ffcf575d0fa, 0x40d4027a2387b36d, 0x77e97346ad319efb, 0x185656ea72648b88,
-    0x8aa36144da02c968, 0xa50dc88aea5900b9, 0x02c51c9d79ed13f8, 0xb425551a0791eea2,
-    0xfcfac16f9e5cb150, 0xb34a30dd11205c9c, 0xcbb45fdf6a517054, 0xc81bce1386ad357f,
-    0xbdd1a0049368bdf7, 0x7064e48881ea3ec2, 0x2efdf05b2f964d2d, 0x8ef2d31a33757127,
-    0xef717a03a25dd4f9, 0xdb5b743987adc3d8, 0x0cb457962967aad2, 0xdf3b6c0719d5f799,
-    0xeff0ae94a49fb17d, 0x38dadbe201996f50, 0xd20dca39ac0874aa, 0x22b9f01043f9637e,
-    0x1517cf226e251636, 0x4993690c1feeab8d, 0x5045b0a6c46aa99e, 0xc42eb2734ba2959d,
-    0x66dbf5f0813281e3, 0xe198192b8bd686fa, 0x9b1b89d5c8ed057c, 0x216447089df047a4,
-    0xf7cf66442683d811, 0x2540353df304daa6, 0x74d5159e4048476d, 0x1d942e84bd2482a2,
-    0x092249224850d343, 0x36a56792c12a443f, 0xe413acf51022fce0, 0xb925aacd8e5c6d9f,
-    0xf0005c8fd4754517, 0x4413f387a2b2b1a2, 0x12ad3f041f900c0a, 0x6383575d638e8dfd,
-    0x81aab271b3c59ec0, 0xcfbe589d12057ed4, 0xf7d77cff351cf09a, 0x8bfe316bba33b438,
-    0x9a961d5ebf066da6, 0xceb31cdb9f049030, 0x4ab146d6957e59a0, 0x0a7c20e88f54b557,
-    0x3df6127d45a4c9ef, 0x78f52bf0f06c8bba, 0x3fa93bf23a6b429f, 0x5e5de2e0d6a9a75e,
-    0xe115e780cdd73010, 0xd052b2c75abd7700, 0x3b4b2dd5db1059a0, 0xbb3f8c38fc27d718,
-    0x18d5f1551c7ecc4b, 0xafedcd267ac65af3, 0x809c62a5fec9a547, 0x897602d07449ed40,
-    0x37840d973906271f, 0xf4597ce4cb70473f, 0x55ff0537c095dbd8, 0xd7d926121aaaae65,
-    0x3a73abf9eaa82e91, 0x2d2c10789800d882, 0x43dcac2ad21fe29b, 0xdbdb8a785715e9cb,
-    0x2885cfb1cf7ce3e1, 0xfff0aa5837b6da74, 0x558e3e66bcfd2f9f, 0x0af807c606e63b39,
-    0x5c944574a0563276, 0x81468e99b65f02b3, 0x5185046eae5aa22a, 0x89e96edd7e9b2443,
-    0xc76fda77f8170f84, 0x5bd8a041be225602, 0x665e0b0fba59ed4c, 0x80534f99187f2de9,
-    0xd41abb16dfb12e0c, 0x7251853b03cb3732, 0x6b6485c0ab49fb69, 0x5c7d05144db2d367,
-    0x29d27db2886f6482, 0x71d69b72e96fdd5c, 0x22354cc1bfbbb030, 0x2c266bc7e9f6ef38,
-    0x4ec73dbee8b41b89, 0x80eaf43d3a691412, 0x2e7e3225545be9f4, 0x9c33380b61a83071,
-    0xeab2b7370bc81ced, 0x8b7c59c6edb5a90a, 0x9febc09d954ab09e, 0xf5072001a06468a7,
-    0x8a73031aafe97cd4, 0xd6adb4d9cb72c482, 0x827e4949dc806221, 0x22277a0e3728a2f2,
-    0xf6cbe2190d66ab9f, 0x289ad5e979a3338d, 0x5e2857a105131c0a, 0x6cd2a70808771085,
-    0x42b89748d91a6e5a, 0x661e18d1a84b27e9, 0xb2084a62d15a4579, 0x5e867bfd5abd7851,
-    0x6dd84f008e0dbf10, 0x5dc6a6756fc527fa, 0x38d570cf9e3d2819, 0x563ba16e6377f74d,
-    0xc9c2b1962895d640, 0x2c543e87a1498165, 0x1b9bc3f3daa7eae7, 0xd81b8fdbdfe84e12,
-    0xe880e1c0a7f558cf, 0xf00a298a208a405a, 0x7f2d22a45b496c8c, 0xa18e6a814caccbd4,
-    0x8a8f25d66fbe61d9, 0xbacdfb44fa4dc8d8, 0x6ac599764cadb7b0, 0xff6d54639be046bd,
-    0x37b8a17aa5fcd6f5, 0x1e7a1b786e254fbc, 0xf64cab4f6d6c7cc4, 0x337e5133e25cdb32,
-    0x85f4ad2a628ffc31, 0x52fcccae915949ea, 0x18ec22811e533e0f, 0x0cd7741dbafed820,
-    0xbf6347853ce1300f, 0xd93c6aefee5a7726, 0xd1931b4a26a0522f, 0xac8985162011afd4,
-    0xda4fa1e1afa98a30, 0x1afde225c8fdb0f0, 0x52e34e19d8b6040d, 0xcfb7b870d4fb383c,
-    0x2fdaf2dfbe2f4d9d, 0x165c6ca23a85145b, 0x71c24e3c564b0c88, 0xa8ce5aa7457ca55a,
-    0x842531519522cace, 0x7b700d365f48ea20, 0xc00fef4cb226cea6, 0xa59351711420ac53,
-    0x754e38c5699b40c4, 0x75c4e0457ec14782, 0x5739515df1c57ce1, 0xe1840d9278ee6d14,
-    0x8746231f1415e9ea, 0x2218bdf06a1717d9, 0x36a7769c3994f530, 0x1304ce8f3eb078f4,
-    0x44f2d449ebf49d9b, 0xd61592566dedad64, 0x5c414ea6e5028498, 0xd317da648566d491,
-    0x1e32cd1922983274, 0x024afdc0ccdf8737, 0x0c4e9c21a68c2e16, 0x695cc2668d6a23d2,
-    0x7bf03d9e39e89352, 0xec77da582cceca44, 0xb7a0b2eb40271eab, 0x337f19f5b6fcd0f1,
-    0xf2bbfaebe88332e1, 0x389c062b6a35d558, 0x33955b55d8dcaab0, 0x58a1368d8d04736e,
-    0x1db0b7bb5b1ccb3e, 0x949d6536e614dddc, 0x08b3baf142e4da51, 0xdb59551a0efb7daf,
-    0x5b67c4095ac65d8e, 0x5650cf5f5e34dafd, 0xc113e9cf84016baf, 0x776a19b38027488e,
-    0x837a9c410359dc4c, 0x50489b4f2f94c45f, 0xe6056485339f9a2e, 0xabcd2f5191f38569,
-    0xbe4c39e94eeb2426, 0x4cba6289fe83af5c, 0x733a2ccf752bafb2, 0x14914eff8ad7489b,
-    0xa9571d524c401829, 0xd9205b4e36486325, 0x314924d17859abc7, 0x35d5fa6a8bfbf90a,
-    0x8b11940a7d29838a, 0x7f830ac449c34090, 0xdddef65553789c4b, 0x0e5cf67d86f81194,
-    0x23373b66cb986e74, 0xf6525a2d3777e67a, 0x981bab5ae8b9fe47, 0xf97d0454cbf542bc,
-    0x764834bd6118078e, 0xae49584032226ee9, 0x59c63ebe5ae208bf, 0xd3b71c0b43589ca7,
-    0x7c49125643866a23, 0x7a1493d93437411b, 0x67358d5fe574d9ed, 0x5ac5a3b2858442c1,
-    0x134507498134e352, 0xd2c04292e3fcea2c, 0xa914bd7c1113c47c, 0x4b849ba405126bd6,
-    0x08a8d249d2dbeac3, 0x535ae81627a8663c, 0x95a4650406cfcb35, 0x2d6802af56c479e1,
-    0x0076b44c3259d02e, 0xe3a898d28098270b, 0x7f00e792c2e620a5, 0x945b6e7772111b37,
-    0x14746e9b3b4b3a7e, 0xae52d9e08327c934, 0xac58a1b9098f7ff3, 0x6e6885c07cabfc97,
-    0xc5c2bcdc41a9cd46, 0x21861059cff0465d, 0x79ec21b50c2b6946, 0x479d5353dbdad96c,
-    0xc450e4a7a69d79b8, 0x326255d0fe4e5fb5, 0x15cb54ed6f997f9d, 0x201e907d79d76a16,
-    0xbabe0773bf1e0992, 0x2334ba9abb425ad3, 0x9362054833f29a5a, 0xd19bc14e5d40b7e8,
-    0x99eee025560a79e4, 0x25953147cbcd1c0b, 0x3b555b5d1a638b85, 0xfa9d1aead5468f37,
-    0xc2f567e3a7136c11, 0x3fadaa2239595650, 0x769cd3eadb4ac7e1, 0xec347b08438f2988,
-    0xcab19dd9c9edad57, 0x4f73df576fe0638f, 0x7aca164349cb3754, 0xaf6ab35fd3bfd8af,
-    0x1bc1713b72746c79, 0x3727c15f69ea29b7, 0xa33b095fe99ec99e, 0x1dee38637d3a5148,
-    0x4b52a5048eb6c6e8, 0xc35b491988602fe2, 0x244814097b6345d5, 0xd79a4b72cca9eda8,
-    0x15b2614281958470, 0xe32d7025df54401b, 0x18a4a286a927df22, 0xc51ef7477fc01726,
-    0xf6414c4d22374d40, 0x7bede0c34bddb57a, 0xd574177b1fd416da, 0x62537a6c86a20a45,
-    0x44127b21bef22e82, 0x195ccad484fd5cad, 0x68e159fa32e1a03a, 0x4894b3fff3dd06b8,
-    0x4ffd2d854b420d95, 0x6ab26a28b3694af2, 0x2d5bea4d93c6ae47, 0xeb2bd28549432219,
-    0xea3934f61fc1acb3, 0xb8f0f4ce0a0fa5cd, 0x586c076a208923c9, 0xb802446bbef0380b,
-    0x8341c46f36e4f813, 0x0fdebb269e8b08cb, 0x2c9956250703f538, 0x6bb5c40565e14fec,
-    0x162209e94ee91a89, 0xb1489c4fc2e31dde, 0x04c4b66e36ab9346, 0x250209f0880dea67,
-    0x9ceeaa7e9407f5f5, 0x29f5437fc28618d6, 0x3ee088ab40f4ed1d, 0xc3a975ec41f803db,
-    0x8c6c80bf647a4bac, 0x61352cc4d2980485, 0x78706e2444fa7963, 0x6e9e96de389e8853,
-    0x43d98c42b556922c, 0x6419a3441cd09d59, 0x94986356e7cc04b0, 0x2ce7f37eaa19dab7,
-    0x1eac241adcb44b8b, 0xd01c5eac8c71c797, 0x9d8bbe56c6cf62ed, 0xad178c2d056dd76e,
-    0x8f3a3cd0de385e8d, 0xed8944c18c75c6da, 0xbffa9a72dc0c27f0, 0x0aa416381daf1b82,
-    0x68a31251bdf6979e, 0x883f21be29498f3f, 0xf551f325719c9f28, 0x5114e85d93957deb,
-    0x07377c66e93df8a2, 0xd35b92ddd5eae06d, 0xfb854a4bc1f48db5, 0xfab10cd1611d9aa4,
-    0x5e939448cc591b0e, 0xf3ab40c79a09c0d4, 0xd8f4ce8598318999, 0x93704c051313f1fc,
-    0x8e5d6f615f44883d, 0x6194246b05570a39, 0xaec0067dfe8f1b2a, 0x4a78253ef55a24b7,
-    0x11dac66bf29ab705, 0x5909ae3f65e3a87d, 0x373c627717c10f40, 0x431352e95b87ff74,
-    0xa776b74e8382a381, 0xb88936de4a7db66b, 0xc385f4f63693c7e0, 0x1b6d78f752cf8838,
-    0xbc231dc92b251cd6, 0x1f651d133f64b125, 0x486d2816a90ea33b, 0x02061bac6a50ac41,
-    0x99576de20c241e17, 0x133b586f45778113, 0xbeb81100c1954982, 0x5c636f24d638f33d,
-    0xb6d84d6c338d25e3, 0x1c2d086966cb777c, 0xa4b3b6f45e3cfded, 0xfd9ba7df3c7fffdd,
-    0xcbb7cffff5fc677a, 0xf68f018dbe3f8a83, 0x97d14bf56ea3211b, 0x432ddb30b58b51b9,
-    0xc5034fc174cd2221, 0x3cc7a44c1c8ab850, 0xdc01c7ef2aded64a, 0xd48917b9f093cc26,
-    0xce3620a745637b49, 0xa9dd59f5fbd8f68a, 0xc709c93f66f6b5c7, 0x86753e424525c060,
-    0x535f78efbcd4c010, 0x3b65df079ecb1035, 0xeb88eb79b8240819, 0x471374e8fb3a849f,
-    0xe43be70eae85ef88, 0x4a0386e8862f2d9d, 0xf7ad9d1afb4d531f, 0xc678ced6a556266c,
-    0x93bf579a584f9b1c, 0x62a6dd0fa7fe7026, 0x7d2ab90d4468d802, 0x0e0fa89b5a66b081,
-    0xcd102aca281f2cd7, 0x70f0ae232223655f, 0xe54802bff1eca5ec, 0x886d56d1adea0d6a,
-    0x9a601e2aa21e1c2f, 0x625920ebd6053c8f, 0xeee0b9b365974af0, 0x4b64f03df70014a9,
-    0xe6c569331c2735e1, 0x3875933a19c29df7, 0x88308dcfebf5865b, 0xba9b4e2832939598,
-    0x792fd6888ba8fc8d, 0xaf15d629b27e329e, 0xaae58483c4b80d02, 0xc6043ee1a999211f,
-    0x395f75d058dae315, 0x187df0f4c316839c, 0x6445c9247c8e7b20, 0xd69168cdf6add634,
-    0xbfc071d133ff43b0, 0xed4d54546cc24182, 0x8c48b790cc365ff6, 0x379cb535652a2bb5,
-    0x025605b1d6fc4b78, 0xd61b4ff92a9487e3, 0x3af6c53110ac093c, 0x402076de7975ae04,
-    0x82961dc20c9d5080, 0xbdfabd77e2386570, 0xcd6ee80a3555df58, 0x0f2692e55e8294c0,
-    0x1d82333cd4afd5c4, 0xe6873b91808df689, 0xe134fac3651107cd, 0xaada7c1ec12d7634,
-    0xceb149b0538d3632, 0x32f41e30fa0799a5, 0xcb5f91300cd35b4d, 0x933ac8ede30c7433,
-    0x77427e7bfb63e958, 0x68a22d169a777006, 0xd1c12611dfb1b099, 0x8434c613cdf97c7e,
-    0xc55a7759eee428c2, 0xd13b76fb04efe152, 0x7092f64853ebaac7, 0x09c5772cf117c371,
-    0x42157f240615ed98, 0x08b02f56c9ba3506, 0x144d3e044990ebc0, 0xaedb5b6e533ad71e,
-    0xe5f209166aa346ec, 0xd707bc8aacd4a44a, 0x617ffa8b556c4d3c, 0xd49b9e1cd559d7d0,
-    0xa0f56d56871db3f5, 0x4ec71edb357dcfce, 0xcfd0212a277b8982, 0x5f799db1b88e9b60,
-    0x670db338bf2ff706, 0x4ffaadf63d304fdc, 0xb854b27f9cd52d90, 0x3e6e81002127aefb,
-    0x49eb886e74189c0e, 0xde55274512cf83bc, 0xe399b42dc70723fb, 0x69e383011e6202ae,
-    0x6d3d62c119eb86f2, 0x4095185d94520596, 0xa2b937fa1994245f, 0x7d64341367dba494,
-    0x5ca3486ea3831085, 0x5e8ef4bddc06ce73, 0x1da4a87eaedcfc8e, 0x1a5e3e02df82787c,
-    0x168fabc918c9035e, 0xdff3354367256b0e, 0xe9983172bdb84fc4, 0xed537dcd0d703297,
-    0xdbdb95de99976432, 0x42368a664734acbc, 0x16cccfb0dd76dc0f, 0x9a1df85976d87df5,
-    0x8b000ea172f3ed6f, 0x33ef6b34400f82eb, 0xbafabf9cea9eec07, 0xd18457f14550e915,
-    0x2c6db6041b193f30, 0x59c6ef245660b377, 0xd0778355ffebb8aa, 0x1af918b25e340979,
-    0x4e099ba3f1fe4415, 0x21b43e7194576938, 0x2e9ca038c85ac5f6, 0x68b8effd61bd5a44,
-    0x4b535a2392354e58, 0xf2d4cb2b693aac70, 0xa3c33fd54dcd7e9f, 0x92d425bcfbf6f65f,
-    0x99d4c0fead480b4f, 0x7df5d461fb99baaa, 0xb9f84bf52b9a79aa, 0x53696793f1af934e,
-    0xf892a0321a0f605d, 0x324ffa13ba0fcddd, 0x80ef380d2e02b09a, 0xf5f61af5f674bda7,
-    0x26b4c5894cbfe168, 0xf4cd58ca5fe09350, 0x61fbd83a5b47d84a, 0x9d93da888ddfcbb0,
-    0x7289571d2e1bccd5, 0x5558a73cdf1702f2, 0x94a07df4bd77397e, 0x3af103eeca4d486f,
-    0x0856c29ff69b4a42, 0x6ec528e00f6f681d, 0xaeecf86636fa6dea, 0xcd94e9c8001d99f7,
-    0x18c6682de6cd107b, 0xee91cea440ad55d6, 0x3ed8163f11891436, 0x7542648273d6e4a9,
-    0x7a893549c72f27dd, 0xf0a9ddb75e860e42, 0xecee7e0dc76889df, 0x5fa26f4d55507dfa,
-    0x76fcbdb76c441702, 0x4451d6081bf491c4, 0x8b4112617ca909e3, 0x9b9204867f633ce1,
-    0x370103233cc7fc4e, 0x1caef8fd5f8addf1, 0x4dd40c305779260a, 0x0777cd70ead2da51,
-    0x1a81779b312d0d66, 0x23f125a5645e1612, 0x4dcbb1c771338c14, 0xff93cb2fa4fc7dab,
-    0x670c8df8984c4c7c, 0x18362d46dc5c4092, 0x4566130426faf1be, 0xd2a70584fa573421,
-    0xe3a6cf3792fc6dda, 0x893482a493f192a3, 0xed0c76e80830454a, 0xcfda9e0ef09ea931,
-    0x386fac953395d67e, 0xe135ae55936e5ce3, 0x2111a7cbd8d4b28e, 0xc3a9a69dd81b9a4a,
-    0xbbd27f0c9f03a50c, 0xe412591ca8bd89b0, 0xad2a3cbee4f04d08, 0x7d3579fcf513791b,
-    0x9ec1eca42a0ee047, 0xb27cb644ac2466ea, 0xc41c00e0afd92e61, 0x8b2b536c4317770a,
-    0x91ed0855e15e4b57, 0x229a48e335da8895, 0x8ce87546d41a3a61, 0x0ee5d957048392b7,
-    0xdd0248f304852932, 0x4474a7722a052db8, 0x1eb531bee9847fb7, 0xb797487334f5bbf4,
-    0x9b20ec046165dabf, 0xf1a8102f0b897033, 0xabf68e67f71df3d0, 0x5af53d8509140ce0,
-    0x7de4baeeff96e909, 0x8a793eaab53ba73c, 0x52e3d83ec7691c20, 0x58759bbc25549abc,
-    0x8122f550b577081d, 0x9790554e8f309618, 0x7e93a6420c9c7a7d, 0x67c44091ee53f08d,
-    0x8b2e69c92de4cf77, 0x772f4d283431bed9, 0x64fc68e2dfc9a090, 0xf94dbe3e6fda116f,
-    0x6f73bbdd3a17c759, 0xb844ce33ddcff587, 0x2d2dd605ac3ab9fb, 0x2b67b1ef7bb3a690,
-    0x212ddd952fb81c49, 0x08b6f782443f6ab2, 0xf5cf2f5632bafe64, 0xfdcfa692b5ad6f96,
-    0x415deba1da905f03, 0x3e92a8e1b2039e7e, 0x7537ad03322658d4, 0x9c75bfa766363d3f,
-    0xfce3bef516777b5c, 0x9f9958b666b93831, 0x586f053e720f0d7d, 0xf0d791de85a5958b,
-    0xb4474bdda09c8f05, 0xf069cd92f93c2e02, 0xcc817965fd4ff872, 0x5c4951a58b02abcf,
-    0x5e10e2f189788539, 0xbe69f4414b2aac3a, 0x3ba0c8108b19da62, 0x441c4e7777c1c3a8,
-    0x83cb66cf30d48d03, 0xa274374beee7a937, 0x75fb78ea2db97f7c, 0x54a5e8d0ec65c0a7,
-    0x92c5d4af19b7f801, 0xf96c073ed2c3ef41, 0xa14dbdfd7a46da04, 0x0984264a1f474743,
-    0x039a6073594759d4, 0xc337636e33a32c90, 0x4da570974a72a1af, 0xf91cb3f88a4f8f8b,
-    0xb296f5939725bc2a, 0xf2ecb47515ddb4d8, 0x0d63b40dcc16162c, 0xd8c2ccb2c67d60b1,
-    0xe093bdd8398226e5, 0xe4065e2d9cbd1b1e, 0x195b9a597f12aebf, 0xb7eba6c551d63bfd,
-    0xeeb5f7d1a0da3658, 0xbfd2f500deb37b3a, 0xca0d8a8d63b63627, 0x71691f0debd82147,
-    0x5b5153706c026ba1, 0xf54060cc07bb4f96, 0x1b41e03f19fc056b, 0xd983ee85fd347dbd,
-    0x92f0f884c83627b2, 0xd08e22c4cd23d7e0, 0x4d55484d496474bc, 0x6b22cfcc6148857e,
-    0x685d456af3e4868f, 0x7aa3034588dc2e38, 0x5a48d2919aef0fed, 0xc7aca8694b8ec2be,
-    0xeba39238e44ade16, 0x0f26a486c836c995, 0x2a8eb7bffcc5aa58, 0x9bd7fffa84ab3bc3,
-    0xa67e623072d0c760, 0xeba7ca3bde4f8ecf, 0x1320f2dcabdbf0fd, 0x4f3a3af9eb9c37c8,
-    0x189e40ccea2feacf, 0x30b2d7f09eaf5b62, 0x351402c12ef6ae8f, 0xb9980c8d65f07d32,
-    0x0b8a35db1de19969, 0x6d98fe1db32484da, 0xfaf13beabf5d3863, 0x8784a91077a665aa,
-    0x50b813744a2fadcd, 0x4186ae753030848b, 0x439f1ccb1f9342b3, 0x5a0e4f3290a7858e,
-    0x84b5f34692dc06d5, 0x55840648336a8edb, 0x4372ef7376539fd1, 0x7ab6e9a7d5eef0ad,
-    0x42b5339a49d4a147, 0x8452ed8e5b4615de, 0x559a51200481eeed, 0xbe6189bcaa7bfcde,
-    0x8bf8e2c7bc98f1cb, 0x779edfb1c0d9f198, 0xd4bc9c62b8740285, 0x24cbf05a7d2709a7,
-    0x621d72d7e6930848, 0x83fb777dce85c950, 0xfc036793e5908bf8, 0x61556f07b4bb08e7,
-    0x92303ddd6e2d91fd, 0xb42991d584e4b918, 0xb43212a92cd1c8c3, 0xe3ef3dedee4a7ab4,
-    0xdfccca9c9aa3aadb, 0xb251f4a3e43e7d2d, 0x9b7e4febed3e5113, 0x2421dfcad14190ad,
-    0x03675974a366b267, 0xd9cfafdaf074c6d5, 0xacad7072403132a9, 0xe28362f40a92eb77,
-    0x12b6d832b18ad8e3, 0xbfe0183f58fca2d1, 0x0b2f72f2cb6b53d7, 0x5eabad12367bbf40,
-    0x288d7d8c3d3482e7, 0x62f4ef8c9ac68b20, 0x82b5c2f21cf95dff, 0xd2eee61f657857f0,
-    0xc5546a4560fcbc1a, 0x979389dffdde680c, 0xa644cd2b1b6b8a58, 0x5ca3aed48121a4b3,
-    0xfc516a4b91abb4c4, 0xf9f695dddcf8ccc1, 0x2af226fed8557d07, 0xfd119b8722c903b9,
-    0xeb5bd8509d5bc6fc, 0x64c6a5f43bb27da6, 0x36960ba4487f9f95, 0xddb2be46e2fc27d4,
-    0xe7a05ff3b32a6fee, 0xeacf01d4c4d07888, 0x253b29e772349b80, 0x57cbec14bf35ae97,
-    0x0ea0e987139a491c, 0x7504fa356a7f4b44, 0xd2392857bbb09863, 0x58797ba3d70e3258,
-    0x95cb91f30d264b2c, 0x632107428b3d56d9, 0x6efcc52a0376c2c3, 0x184706b277717b2d,
-    0x9e392fea8058b06d, 0xa2d68cad49d6c8e1, 0x8078a792f11d9ea8, 0xf77d12000905a6b2,
-    0x0a8ca62aa4c2ec5c, 0xd6e9a1ac06e31915, 0xc6e4f23496115f9f, 0xbf50c03eb321d7c4,
-    0xde15cdf3b17739a2, 0xcb4b5822fbfee82a, 0xb8141f0c3535e736, 0x58134d8a46589d07,
-    0xcb2a3c51b84c7e61, 0x1cd5607238eb7c79, 0x1bfa99b670094843, 0x43438324af4e7116,
-    0x04362bf189a585c8, 0xb936f7bf3547de96, 0xc68f53667cc9acff, 0xd4d366abdb5b11c5,
-    0x880cf72522ed3bb6, 0x0ecc55c9eb3197ae, 0xc34b99a4561b4eab, 0xd7c29c2a5492560a,
-    0x47048e56561cadac, 0xda84d7bfc5060c0d, 0xc1616257dfd5a0a8, 0x8b264e1c7bbe6955,
-    0x80e144cdb1a33cb5, 0x2e103421ef2b6fa6, 0x0d1e73b6a4404b6e, 0xd4352105523945da,
-    0x85254ddec6968189, 0x2ba0d7c4b75fc3cf, 0xb4c2768dc9f3d135, 0x791359268c36f2b9,
-    0xb35f29ce8069ab0f, 0x1b5e60fafc03f8a9, 0x0f8d2c381e57775d, 0x28abda855207734c,
-    0xa1ed4ff5517312ba, 0xc1e64439d98f2f35, 0x986883b77e412ff1, 0xd459628ed0a8a2aa,
-    0x8e14a1ba653e9e8a, 0x923f994c08f673ef, 0x371cb7a5fa9c7b6a, 0xca608fe4a975ebdf,
-    0x569ecc24e754f53b, 0xf4310d28ad4f4746, 0x4fad5b39d8c5dadf, 0x6464887921e6c8a7,
-    0x6e73ce88a3c37e7f, 0x344ec1318b091fbe, 0x872cd08ae400619f, 0x7d3ec40d1d1e4c88,
-    0xf6bb1d1e6063852a, 0x0a831dd88a7b13b5, 0xd7a8b8a72bd62c58, 0x2181054181892f31,
-    0xa114b4862419498c, 0xc96f6647a5ec0c26, 0xa332e84fa815cea5, 0xe942017cca13d566,
-    0xe90efee4b344bcc9, 0xa545020637363737, 0x4763b5e2f0b9d786, 0x8cb4848b326292fe,
-    0xbb8c8b9b37ec4d45, 0xb268bbc767d2223b, 0x189858298e3debf0, 0x35c1fe6a0dd834ee,
-    0x7461ed5727f04c9a, 0xf89c40e6b514fb4a, 0x5f8853686cfc5a77, 0x4a453dc8a24ba255,
-    0x8d4fd32479ff1c9f, 0x15f13c6c7fae7b38, 0xf967ede48ae6896a, 0x22bccc2324db298d,
-    0x37846d6e41a2574c, 0x5041d314b5d50a4d, 0x05b6a9b56abf739d, 0xcfefda97368d3f39,
-    0xa17df86be695ac97, 0x64fc775ebb7a6f54, 0x7766012f9216417f, 0x0d163bbee0c3a8de,
-    0xc47e0d27d7db5bfe, 0x0d23a1c4fa7d7d12, 0x07db52393f9dc5ed, 0xc8983de0a87c07c9,
-    0xe716c971f0ac7831, 0x73f37395b217724d, 0x08e97e15d5264e49, 0x928a9378fe8a832d,
-    0xb278bed63ebaf010, 0xc535a96cb9978f71, 0x39e10292a2bcd790, 0xdd52afde6382c320,
-    0x642178c8fc9679af, 0xb12b6240c51ca139, 0xfa8a18b79a624f46, 0x9a10bb349c008103,
-    0x04fedf208c11b23b, 0xeb82c49ab063b186, 0x750a11307561e6af, 0x7bad0f4ae2f449ca,
-    0xc1e7d8add8a48390, 0xd34b22e26917e28c, 0x6aa65707c7cf1dff, 0x1e8f90ed36cb6fb5,
-    0x6edd7a08ca3fbbbb, 0x0833bb0844c1e638, 0x314f9cc0daa3369f, 0xf3c0512fd40bd202,
-    0x5efb1b3eb3bf79ed, 0x3757d142966e4983, 0xe7446f349bd434bd, 0x428f9fa57919dbe7,
-    0xd6bd020dea79dcdd, 0xd517c661f24ffd72, 0x0b9f63091ac1dd4b, 0x1d99dc6467afd586,
-    0x78abeef10ab9c7f1, 0x8368255123cde00b, 0x9b41dcc34b681464, 0xb1529b867c936bf1,
-    0x7b3eab96af1b697f, 0xbfb9939ce64cbc0e, 0x874836be73d1d3ee, 0xdcb7b734aaa2f4de,
-    0xc1926f4b45cb2c6f, 0x6f71a45fe935ca89, 0x9d39dee03a6ad8a6, 0x2bcba125fc044515,
-    0x02fc5b1205cb795c, 0xb0470987f251ff21, 0x2c553d16d0db2731, 0xb8617bf47319fcdb,
-    0x35d0ffac93277ca3, 0x83c01d1a4da34562, 0x88efb22aff3589af, 0xdc054a40d69f7ba6,
-    0x55df90582ad23a7c, 0x5db633500d60a95b, 0x293698035697c8d4, 0x79ecb9ede01821c4,
-    0xd202eaa85c0c9ed4, 0x3c9782b02879c13c, 0xa0fa125b497ad2ea, 0xa78add537822ecd4,
-    0xfc5cf269b0522afe, 0xcd24fd5143316f63, 0x1a4aaf3027ae9fbc, 0xce2221aa073a2b01,
-    0x6dfa5cf3b6ac970c, 0xc22cd3457cd72d21, 0xf647317c0b4e7897, 0x8aa49dda55316780,
-    0x26096867cb2babb5, 0xbac62b17311b6a88, 0x569cd0d8eff39a74, 0x9315857bf1e089d9,
-    0x625b880b04a7dd55, 0x7fd48e06f15135aa, 0x82f8b81cc1afea97, 0x7a1fcee80b924daf,
-    0xec2c3c0eb787f434, 0x8fefab6675c152e9, 0xfa4d65f554c0ce24, 0x6fb8338091a6f6b1,
-    0x1f98878e372c5132, 0x5283abdbdbbd477d, 0x9be8138e585e8cb8, 0x6abd53ee98441e8e,
-    0x7f5fce1ef7fb5dfa, 0x3999cf2772604bc7, 0xa41d41f09b53f51a, 0x15af07f3c9c35355,
-    0x86c7d215ce18f74c, 0x67c2f39eec0d0e3b, 0xe54666bcc6f7aebf, 0x9c53234fe6bf2ffb,
-    0x8783293ed4e770cd, 0xfe9c3ffab8cb3f5c, 0x7478c837874f7e5f, 0xcee3393d9fcfe74f,
-    0xbafc73823e5037bf, 0xf9e69baf1bd964fe, 0x6d13fddd757535b2, 0x3ba66f588712b05e,
-    0xbdf04ae7d89cd2b8, 0x7ee9b0017648433a, 0x77d8b6f5b43eea8f, 0x4cda89ee239cd3ce,
-    0x815b18223c4ef968, 0x02bd7bcd2d98e387, 0xaad1611f69c9bce8, 0x08273099a9eed814,
-    0x1668ccefdcefad06, 0xa398de722cc3c378, 0x305029b4b2af08d1, 0x7e48f0f705fffd17,
-    0xff7dcb7f5ff3dfe7, 0xf4d751bb603ee344, 0x43da054ccf8eb1fa, 0x701aada3be530abb,
-    0x1949fb5d7dea74a5, 0x73b40caba343f646, 0xb6ae1e4802a6aace, 0xc01ffa55a7c39575,
-    0x16489df3ebe14655, 0xff01cecab3c6406c, 0xbd53799f046c6edb, 0x2be99ee0b6d3219e,
-    0xf0902e3b6d12ced3, 0x1c67d56a532d5b07, 0x2d6e380e805f79a3, 0xd0fb7db6da5f13e7,
-    0x1fedfc4eba342047, 0x215194d966974ce9, 0xc682163bd9bc3a69, 0x89f106297b232571,
-    0xf38d76f03572a1b4, 0x8dede50783f5ba98, 0x14880e4fef80650c, 0xc8f73fc81ebcb562,
-    0xaa6fabedbd6023a6, 0x9838afe3ed55dc19, 0x7d80a317696ae8ab, 0xff70ac9a8bf86f2d,
-    0x32bdd6b5285285da, 0x40e9654734f7237d, 0x48283271be2ee269, 0x02e3aeb74f12a1d3,
-    0x1fa26b9d5c1a47c7, 0x0c39a3e969b7329a, 0x0779f4e4c993837e, 0xdf798a0324152b96,
-    0x078d4af141b3d221, 0x55bab0350644c637, 0x5a794215ca768de4, 0x0de0a3c735ac1d7d,
-    0x49a467d4489877d8, 0xc7e25d24b08097ff, 0x38c49c9658ea46a5, 0x7dd2567dd4e3606e,
-    0xe7c93ff0a46ea3ed, 0xe4e6892d6dc2b191, 0xc7e13be72056e975, 0x123a4d45d44a6710,
-    0x779f205cd5494298, 0x3c38ec2b8b2ee3e4, 0x383cec6bc6262f26, 0xfaf3676d95fc03cf,
-    0x121905baa308a368, 0xba76770b6b75d327, 0x9bf269b84fbae63c, 0xdc41dfabfcae7cbe,
-    0xaf9ef0589dd886bb, 0x3eb43826adbd764c, 0xab1824967f341ec8, 0xb24f025d744845ce,
-    0x4adbf22728d78b3b, 0x09c6661d61e6713b, 0xd9e8e3c3d2eda59e, 0x145ae5d2b703cc89,
-    0x9cd6cb70e21c27c4, 0xf4ab3cca864e969c, 0x4e767c3c18c6e37c, 0x725c8db2300fca30,
-    0xef0cd61b3b2fcf81, 0x93b37cba84340f17, 0xa6e722d87f75f31d, 0x921a92f065888196,
-    0xc6e9599170e2ab5a, 0xc313b50b52c29da8, 0x3974cf910bce2449, 0x4a336847a739f6a0,
-    0xbdd014d9de4c8b38, 0xaa62dd218f93f7c3, 0xfa34ccf878263e7d, 0xf225122865f53922,
-    0x11724cf34db184ee, 0x4fe442fa3daae44c, 0x53cf2741ebcec1bd, 0xad8dc125be6f8274,
-    0x107663129a8c4814, 0xcd1547bf90be11a4, 0x3b7aff2c6f2ab6f0, 0x9daa8f098b166c3b,
-    0x606f2f2732e8f616, 0x9debcb0f3622dc0c, 0x7adfda696a48a854, 0x0f27d6dc6dd040b1,
-    0xe1a8bfd5721f14d4, 0x6555211dcba6f990, 0x43bacd4391c27923, 0x43d1babfb2ebae75,
-    0x3a9b8c2e012d5e2b, 0x8fc4b3173e1f7df8, 0x03732dbd61144d2b, 0xd92e8aefa0186f12,
-    0x8d196427d2305bd0, 0x74bbd9da6c0a5576, 0x53a8646df66d1c12, 0x77fd4f5cbbe25947,
-    0x2ec317fe13eb8319, 0x0dfdfc4fac8f631c, 0xba7e7cc897454f6c, 0xcc84e6e97d27757a,
-    0x7f981d1991739811, 0xabd65437b958a65e, 0xf93f8d6cc999af06, 0x875f7ef9e5e1e089,
-    0x7f7c7cdc1f92d649, 0x754aba1e1c7089ff, 0x8fb7f146e36f39b1, 0xa24e112b1ff0cace,
-    0x975cb3eebc9c2d59, 0xd6710f53d6086d26, 0x669d73b9ddef3d7a, 0xdcea23f532b1e17e,
-    0xeff13e6e1e1fb4b1, 0x8d11d79997eb29fb, 0xb66c88e6b1e011f0, 0x95b38cb5cf9631cb,
-    0xcb923e89baf1ba20, 0xa5b8a86ebc76b78b, 0x870aa99d4d5267aa, 0x5943ed2fcda62b0e,
-    0xbb443eede627a41c, 0x50164867c44e6cbc, 0x06610db44dfeab74, 0x74484b18cc85260d,
-    0x75fbaa82a2c9a93a, 0xfca14c11726711f6, 0x444956124c51013c, 0x0076dc4289e885a7,
-    0x9e5b9acaf1e7dbeb, 0xeeee723abb17f12c, 0x89bcb6b7286238f7, 0x74a7799a17dd727a,
-    0x46dd0a5af898dff6, 0xe5588fb8dc70201d, 0xb71711cd2b7619a3, 0x2c469ea224e33d15,
-    0xb6c2b69177191b14, 0x45828d48c9ea4b17, 0xc8ea8b7366a3824f, 0xa4cd733c1553ed04,
-    0x0ea992f30add083f, 0x5c4685d7ed7eb12a, 0x69fdd5fb71390909, 0x239e91de4d346ac6,
-    0xf98241c4b932cd15, 0x3613ca70dc1da86e, 0xef807810fd1958a7, 0xd4ad60a7018e41cd,
-    0xaaa3a5ffa037d843, 0x5149f2e7e0a01fec, 0xf7e9fb3e4e9a3f8b, 0x66dbf373bf457e6e,
-    0x512ca7b95793b1dc, 0x6ec862e8452c076f, 0x66183374784e3911, 0x67d1fb6836b3d7e5,
-    0xf204338337f2fcc2, 0xec4bbde763dbed9d, 0xb441ab323de7145f, 0xc887fb4ba5beaa94,
-    0xfa6fa9e6b95ae2fc, 0x0a35a5eb525de46a, 0x914fc25c9b645d2d, 0x37df0ce7d63a4586,
-    0xa370e5b02c6bbf6d, 0xa8fce0737de2677d, 0x6b7df5f80d60863d, 0xcb73a4ef83bc12e2,
-    0xb90c8fa917267de1, 0x92e857295b26c442, 0x7690b832d3be6b54, 0xd1cb3ba40c2e397e,
-    0xdc18258f0e105db4, 0xc4c6c3129b0a6c30, 0xe8eb7fcbf1fe847d, 0x84ebe7285291b4f3,
-    0x88da612ba6a87707, 0x3e3b0b18d2b60c07, 0xc3e5918926192e89, 0xacc9590de325bc12,
-    0x8f43bae80e70e9fb, 0xabccc6cb189f5631, 0x112fd8ee8cb38266, 0x5c71784202c0b951,
-    0x8d42d3ba9a86ab2c, 0x48495d2c713c304d, 0x738ee00f6c427378, 0xe237691e55878fc4,
-    0xb49292088383a0f0, 0xe0bbac7a6c4bab33, 0x9cd76dcaf7f7ec03, 0x1df17cf7813e186e,
-    0xcb1724be7aeb1304, 0x7bdf6d8a4ff6ba53, 0x5a92c0129dc601ad, 0x1ecfdba3894e77b3,
-    0xc4ee981648f8c997, 0x1327f0559704f077, 0xf6c7face9cf6248b, 0xd3a7c549795534ac,
-    0xceb12013350b8bf1, 0x9c967b329cf6307f, 0x5416ea555053063e, 0x94c0c2789927b316,
-    0x29fa35f8e13d3f98, 0xe1a4299e4ad49c03, 0x6aa6da9f1405e754, 0x6d7fe21b9daf3b08,
-    0x70aff499ace67307, 0xfc39cc95347238e1, 0xf3ab4ee5ee4bdcf1, 0x149bfa8f27d6916e,
-    0xeaa41b8a377354f2, 0x00aa89ab90ff820c, 0x7ef4fbdf527ee7f9, 0xc8389f579300255f,
-    0xe91acb7cd4751e39, 0x3e0d37b97b24b457, 0x6fd194b0bc953de3, 0x0e618ec533549444,
-    0xae84cfe6d01568c1, 0xa38b4570aa5fe13b, 0x7b80328c4f863cbd, 0x978d5401c07313b1,
-    0x63a220c40951cae3, 0x8c10eabd7663d47e, 0xb62666d7db107211, 0xae2355de33a22105,
-    0xa16fa434040c6033, 0x3a5327a477707caa, 0xdf387643fadccdf8, 0xc7315c9de477b3b9,
-    0x73eacb92e3e49017, 0x9521ad3f09060ffb, 0x9228318b16e5595e, 0x6ff8b10f376a1de5,
-    0xd8e18aece995388e, 0x9c901d091c90954e, 0x9777909ace6dc654, 0xc7e70a04c3659cf2,
-    0xa153f231b6d3701b, 0xa62eb7950e9d6d2c, 0x7378ddf8aa339884, 0xd23fa2907c0717c9,
-    0x4be346cd8227330b, 0xdf6fac943e7b6e1e, 0xa6c465677ce621bb, 0x56bb09f3a6d81b8c,
-    0xb1b3436dd3e5cc62, 0xf125666f78d9edb6, 0x48d034b38bb38734, 0xb65d4e904956d073,
-    0x44b890a94b1c8f75, 0x456c61deed2a6e58, 0xcffde544374ebdb0, 0x0af9ac7be59c90dc,
-    0xa28fd19b53d27542, 0xb004fa21916d5505, 0x5375192cd51c6645, 0x9e5ed2849cf34936,
-    0x0e9e858eda23a98c, 0xd3719b6c68beb528, 0xb6202370584479cc, 0xee0b594cb8878331,
-    0xeada849e9724bb04, 0xf2d3f1f897e6bc2b, 0x05fe03af4282705c, 0x72be46f3102548d5,
-    0x5877ee3cdfa40fd3, 0x6581f32843e764ae, 0x582f09e7e88375c2, 0x4de32c27740e86d3,
-    0xa3d2f66f3885084f, 0x7d994e8ef1934fa0, 0x9d86d37a3fb7ae3b, 0x920a012d7fe25842,
-    0xf8f4c4caba931264, 0xffe1252a5359e79e, 0x8e6927683e1d9614, 0x9f18a26a580c0da3,
-    0x3c97e60c19b2e1c5, 0x47c583de93274f76, 0x775313692b0429d5, 0x94a550c86c96053b,
-    0x8375e074da522d38, 0xf3356b46c7a1b4b9, 0xde48e6f27d23f9c2, 0xb5d9d1c840049319,
-    0xd1aaac87d405d802, 0xcac0c4b39e5c5af2, 0x275bad24949ff233, 0x829adb5be362c451,
-    0xb24eb9adadd9ad9c, 0x30cc4490bf64c961, 0x5a45c189078ca12b, 0x433e39af22aa39a7,
-    0xd1893081aa66128d, 0x5870ee19847b6f1f, 0x41dfe0076e6c5ab1, 0xcc3262cf5caeaf89,
-    0xc921893f18758644, 0xadb9a4d82def1311, 0xe50ceebe39577b6d, 0x0f710331af9d3931,
-    0x95d0a8fdcd63b32a, 0x7302b690a47a8e23, 0x079e93301f26bbbb, 0x112c5cc344574d4c,
-    0x551f3986e066474f, 0x83a83318c2f52fe4, 0xcae2ce9c8df24064, 0x0373d656882aa328,
-    0x4001f2aa6736ef36, 0xbb1167eed9a2d2cd, 0x0d61500e983307b7, 0xe43a821769d2e374,
-    0x16ca2c37c2bda5a8, 0xf38b27a772490657, 0x5436a02ff1be1501, 0xef7748265083e9e5,
-    0x0649b8e6831616d1, 0x34a96eb09b6226bb, 0x34a94fc6f624438e, 0xd2e23c32cdbdbcc2,
-    0x46d38cec65605f9b, 0xd4c7c2721a9946a2, 0xd57b3e92344210e5, 0x00eafeb038327c95,
-    0xb842413408e28fe1, 0xb485cf6997385b81, 0xaea4b9443151b4ba, 0xa75b9ff0499dd8ee,
-    0xb0a24dd53c0dd0db, 0x4859b292b4d1299f, 0x336f3bad31b8a8cf, 0xffd4ce5ed8ecd012,
-    0x2d1ef315a45e226b, 0x011f92c97146aacc, 0x9705615aa1cc4a30, 0x22f299c8f62842a5,
-    0x930f46cd729bde7a, 0xda63effb509fb66c, 0x9e8f726f5a2fb0bb, 0x2c539d7b580e5e92,
-    0x33bae519fc92f525, 0xf2f22c9d5c114e7f, 0xa63d563fc35fbcc6, 0xac69c4a6e6748fea,
-    0x9797f5cbd7912f02, 0xaf40209f12fc175f, 0x9d0a130b59ec9a2a, 0x59da9457126322f0,
-    0x0a89ef4de95a668c, 0x4a6d6cee4c07521a, 0xb9a58986623e5c70, 0x48abe588dd5a6891,
-    0x2cb64e92c1bc9992, 0x5a8362b94dc073d2, 0x23e85c075a368e44, 0xac62103287541844,
-    0x7cc3f1b5cdec0a3e, 0xc7173a076cf487d1, 0x51451811114688a1, 0x691c41303acb91d3,
-    0xa6be9f96231ddd23, 0x1fae44328a262acf, 0x2f82664d43fbcdba, 0xa296f0c14aeb0711,
-    0x11e7c64b8bdc1ef5, 0x5d09a0e3e00b1b4b, 0xb1f94d714eb115d7, 0x60eb1751715e92ec,
-    0x153b8a4019360f2e, 0x94e9ea269b42f875, 0x632db4070cbcc183, 0x4658e7166f18d629,
-    0x9945c53aa313c9ad, 0xc34aaf66088b8759, 0xd9ba024ec4314b1c, 0x423baa6ff919bbd5,
-    0x84ae8b8dddd19af3, 0x0139f5d9e2b4d6c7, 0x73f047395a320704, 0xf2d1221dfc0edc08,
-    0x05683233577693b3, 0x041c7f7455591239, 0xb2973ce7f583ee80, 0x743b25dd309d4627,
-    0xb462a34ac5276e69, 0x1c213d18e9d17d45, 0xd05ef1d8522e7ea5, 0x6fe74915bec8e550,
-    0xafaa5e8f1777444f, 0x3d87998b1dac2069, 0x0cd111bc7c962fc3, 0x1878ed784abd95db,
-    0xdbdb54cb3c513d05, 0x18a71ea03bb21c99, 0xbb533d1ef60db667, 0xec396f6885cc5859,
-    0x469c0e84e114c5da, 0xed02185cc0da42da, 0x5737312b51e018bd, 0xe4a87838e88ffa41,
-    0xd22d1e1e906677cc, 0x6a0c89870723be0a, 0xec57a30ed7e0527f, 0x128cf5a5d9057f9f,
-    0x87833de798c62ff2, 0xed99bcf47eae18d3, 0x337f2421f8996403, 0x31d9270309d3cf94,
-    0x4efa914fd6feddf3, 0x451d087422a77239, 0xea538e5ec236c3b9, 0xc0a2cd47b3e369a8,
-    0xc4217b9b47f945e1, 0x0a6f0684c23478bc, 0x6860582dcb780631, 0x7b58b220cce711f1,
-    0x15efb6a316ce078e, 0xb6884a76eb422798, 0x7645a61c93d88d78, 0x5691d3309b956156,
-    0x67b2c9758d1a811c, 0x973c2711903e2a15, 0xc9d460c38bcd968a, 0x73ca4d04b9c7da7c,
-    0x0bfe2e67b863850f, 0x1f56152939ecbc53, 0xa7c1be7354b67e2a, 0x7c275149e7f091ef,
-    0xef143d4c0f767631, 0x7d346d47218eeed8, 0x210a1e79857f1421, 0x65282b5945bdcd56,
-    0x0fe569eee63e1111, 0x17c313b59c27b804, 0x4bd112641ee0c4bd, 0xdcc6ed73364de705,
-    0xe230ddbd789feba8, 0x9de4f636c1f88ef3, 0x0e159a98fe847b8c, 0x9ca609f7d93d4138,
-    0xbf7b7e0ca037bb23, 0xd441c9cc49a8cb86, 0x796da78379449bd7, 0xf2093bf58b218cc3,
-    0xaab4812be7c46f6c, 0xfdca11ddc8f01e29, 0x2d334522d5e9c73e, 0xc759cd693ef17b91,
-    0xd7305beaa3864801, 0xe7064801d5e9f1ac, 0x5ea97503765748b9, 0x3a1a4ff5f7c6139f,
-    0x23ace6842aa9feb4, 0xcbed622133d4f372, 0x7911389d935c72dc, 0x0bb3d715d60df041,
-    0x9ce84ea4a623b152, 0x06daf1dbb4371d35, 0xc6da9df6f005e441, 0xa9f187a36509e44a,
-    0x274f1af20e2092f1, 0x4e5235bf228c4a54, 0xaa85117c4d7f2191, 0x2fa4f882b3caaf1a,
-    0x146a4c430c9968a9, 0x86f5cb64fd53924f, 0x6365c90ef4123b9f, 0xcd52995be8cc9148,
-    0x09a204131047a207, 0x3bf75a5f5cf3096e, 0x3cf162986eb62813, 0x65ecdf89e2802f92,
-    0xb66b0a4d9c242515, 0x422bcc53d65a91a3, 0x6f3d2468ce543d8c, 0x5a17588669432523,
-    0x242c954972a8e661, 0x119a58d39de5b0be, 0x216d6739c21e4560, 0xad820879d02f9a16,
-    0x857ba46ab9bb7bee, 0x614fc2585647b809, 0x309b1b7bdbd5b8b2, 0x674f4dd46abaac82,
-    0xb9d5c84dbb9cc60a, 0x079125050ea733f6, 0x9c8d939eefe10d42, 0xda139eb542e8798a,
-    0x305c41a308d68d91, 0xe00b5fdbb3a08869, 0xe45ca4165ec2543e, 0x81cf6aa1cee9769f,
-    0xd3661a9af6163285, 0x73be1cc358bc41f1, 0x651989e8cb05b244, 0xf0827623f9259ac9,
-    0xd499293f3fc568b4, 0x6e1db977f54e3909, 0xd47a5f1c648a936a, 0x365922f5c383fb73,
-    0xa6bfbac3b9b5f912, 0x84b9ec8430f3820d, 0xe8498531205c6990, 0x3355158b12418939,
-    0x64fb8601dbccaf8d, 0x67d2cc50c878e4ae, 0xd190235776bc689c, 0xd0221f873cc2dd5d,
-    0x7daba7c11ffa49b7, 0xabeb1f45d6399f6a, 0xd93a54a5d3193a42, 0x51a2dee738671595,
-    0x6ae18adbe73256ae, 0xf25ec127bff3203a, 0x89319b3ed7dca7e3, 0xdd9902d7bdf3f916,
-    0x2bb9deddcac38d9d, 0xa1122af9463e91d8, 0xcfc733f4a0339850, 0xe70d0f99110f991d,
-    0x95c3197110aa8087, 0x21fd4e86f509645a, 0xc9d35605f94206ca, 0x8ddb5f12bb459671,
-    0xfa15708d99c3ea17, 0xde4cac67f0cbd862, 0x48cfb61ad2339080, 0x3beddf1d939e8ccb,
-    0x3092c16168090cdb, 0x3335e51f5930b594, 0x1bacc71c97bfc6d4, 0x2d016591890b94ee,
-    0x89f9940982d3ef07, 0xdeb6d11c87e9c3c1, 0xe1682f18180bf82a, 0x53380d83e0137bd5,
-    0x24c509c20bb99c32, 0xe22fd5d9327e3527, 0xdac2a1788526aa38, 0xd7222f609e90d32b,
-    0x18cca7d6831a69ce, 0x8c0735411b6e1589, 0xd8fe5a73bf9fa095, 0xffbbe9fe5976e0ed,
-    0xd96afbead766a8fc, 0xd8d9dd3ae6f8fb6a, 0x04d377803fe14f5e, 0x0cc3f85a9db1aa4f,
-    0x9c383a0d10d0ce29, 0x1dd95afa13943249, 0xe9c8cce2d42869a0, 0x8e3fc626d512a91c,
-    0x2389f70c44ec50af, 0x1de77079ae7f45eb, 0xf5f9343eed6b03ae, 0x661394b311973077,
-    0xa782238c93ca5857, 0xeeb41fb6dd1c43e5, 0x3d76855f4b474765, 0xfa42832321b71413,
-    0x0a49067a88ba8cf7, 0x17b99007ca71d277, 0x596365252cdf6703, 0xb3b12969929bb185,
-    0x1f7f995bb71dc7c8, 0xaf3664bd95d9e6c5, 0x81817627986fec86, 0x31ddada9ef6ecc97,
-    0x44459b7146e16fe2, 0xb46bb247afea9d88, 0xd4d043e4793bee0f, 0xa7cc674d2a4e7a1a,
-    0x95d5777abb962655, 0x91fa88f05f3e9a1c, 0x9e38a9f5a59ffa8d, 0x8c7690ce11b978ed,
-    0x99540ccdb48dec0a, 0xe03c94b8ddf7b213, 0x49b5e457dc47ce2a, 0xdf7f4dea3521e58f,
-    0xd8a19eb08c6ab6d5, 0x48334d206d8cd389, 0xe34e2006ce5c5b36, 0x257f3bb6a0b07fbb,
-    0xbbcbad451eb74672, 0xcab6f62296607c27, 0xd144ed52d4383a0d, 0xb18639cd8111ff71,
-    0x56753cdae907dc3a, 0x8e9f1af1e762d3f9, 0xc05daa58279d2aa1, 0x85e20864c236066a,
-    0xb9149f3460a043fa, 0x7fbcdf16202b9d5b, 0x2501d2bf31ce99a4, 0xd584c31c5d72a377,
-    0x046ab830b2733476, 0x6cba13a429f2486e, 0x16d6aa75fd8237dc, 0x4f6ea430f51d6701,
-    0x997a63545ed5b2bf, 0x5e03a2fa4ef3a24e, 0xf5b4e7026967432f, 0xd5bbec29efb2fb7a,
-    0xb9b27ab9465eae93, 0x4b97da7cc6e9c269, 0x18cebdcf62da571c, 0xa82039a9471eaa90,
-    0x2023e9a6c1818976, 0xc7558c1b5bbb6a1c, 0x76603f2e31ea0c2b, 0xdc8af3a5753dc776,
-    0xafd764bfc3190c21, 0x6c24cf845f17c4ff, 0x0950838d48a76746, 0xe5a4b5c9b034f9ba,
-    0x56e0f4b904023f88, 0x9d9cb8219d73fd71, 0x247b074ce91e9f21, 0x2da601392cf22f24,
-    0x14cf01658db31ce6, 0xf5d671306f6e3f19, 0x292e0db1e3dddf8c, 0x4925cdaf1678a62a,
-    0xed84737f985a6094, 0x6df66a83688fbad3, 0x5a4548baa9ea4eb1, 0xc56c5580bb1f2934,
-    0x84d56254da99f3be, 0xa5464ca42eaf371a, 0x8371dc30d391648c, 0x2478da3ca42e83f1,
-    0x5299806ade82eeeb, 0x8d47f9e87f6cd45f, 0xfbf3760729310c40, 0x74da61bb1367d37c,
-    0x16fff2f377708223, 0x869d81da33cbd91a, 0x48349f2342688948, 0x22ff3e7ff15dc45f,
-    0xc4a1359eb057ab8d, 0x11fe0ff26e92aebd, 0x6217a452f1b7820c, 0x0a1abbbc124be5b3,
-    0xb708851891329d8b, 0x3676d8dfbfcb26b9, 0xd20183c4ff104587, 0xa35b71d828e81660,
-    0xc890b3db5b2fc619, 0x2476fd7472072f0e, 0xb79c02b092f4bcaf, 0x333efad19cc22427,
-    0xb9a0b590dadafa1a, 0x91b9e02bb188ae1d, 0x2ba94524b6a32e4c, 0xac3647e0fda80da8,
-    0xa50d208c51fc2de9, 0x8bd6d3d89c4826fd, 0x5fdb305b2b4d20fd, 0x451673e28bdfbcf6,
-    0xefd75f7f2961abff, 0x9548447ff3c4ad37, 0x67f9951c9677ca67, 0x34f1d88a18c70c36,
-    0x3b8b00701cf5f10d, 0x09bea30f79b31bb8, 0xe20ee0281ef7b457, 0xddac4be5ffab3d21,
-    0xce12d04621b49cc6, 0x404225db6dc5c081, 0x1d0c5e6180ea730f, 0x1959f0f713b199cf,
-    0x74c3a2a1513bf7a8, 0x683652d838d713a8, 0xda54c09c9c0761c7, 0xd1e92dd6fe96f15b,
-    0xc28ffdd0eb3df0bf, 0x78d88bafe3a99773, 0x2e53491de197612e, 0xc7da56c5cd8a042e,
-    0x06eb4883f52cbe83, 0x5d09645a78bf1263, 0x58493fd76b84b419, 0x9322d6ebf6d68019,
-    0x52a1ff9b0f647dee, 0x953c13e596999041, 0xbeacc27f0e068beb, 0x5679838cabdd65a2,
-    0x5aed1f931364a964, 0xbb5b84a3355b6584, 0x14357191ccffe944, 0x8cc5b5851053c15a,
-    0x7555e4e7317bc586, 0x400262503f1281f9, 0x3ac269929c9d0547, 0xa1c28914a7b7f1e9,
-    0xe270417d9bb33b94, 0x921ceb7497cb49ec, 0xd21c57735b1abb69, 0x66978d6ea013f0ee,
-    0xadbb00c7ffa72961, 0x5b1811c4e3385f60, 0x00eabca5279e1838, 0x4d206ab8622da54f,
-    0x9a483060e5644014, 0xb2826d7d403c9bf3, 0x29406ed0408f4b99, 0x74d15166cb98edd1,
-    0xb594e4f9ab8bde0c, 0xc8e6f12fac9b45fc, 0xdf25c9794f332455, 0xa15adf204f99f753,
-    0xe902fe4fa5791387, 0x19d750c919114d66, 0x073fe643f45cb82e, 0x36bcf7fe805f8fb2,
-    0x2ccaf20f44d05df0, 0xc68244cb5c88b95b, 0x7e8617ec584c2fc7, 0x4a57eb967858e5a1,
-    0x3cea94c06f7b7c10, 0x9e74e5c9f185deae, 0xe0ff911446f49533, 0xf01079cd39e2c48d,
-    0xc4c8464c0138c64c, 0xbe8d34f374836401, 0x73c921f0118f702d, 0xd17e4857c38903ed,
-    0x2beb0f66fd880eca, 0x8952dc7dd0715a3c, 0x627fbbbbdc775330, 0x988c0a88ebfa8b74,
-    0x4ddc901fd1206d6e, 0x5d4c6597fe2fadf9, 0x0f08983a1caad58d, 0xe9c657e7721497ee,
-    0x5c074ffc877b6ac1, 0x3a62613add891f78, 0xcef4c82c6e163a8c, 0xeab2bae35ec5076b,
-    0xf161c1e24e52fbeb, 0xe34c6ace9642f3ac, 0x0fdc12def13ab98e, 0xd39f015db7b78321,
-    0x894e57a8057b1f74, 0x487175a23bb0bb1e, 0xa33a6c4f6c74929a, 0x6e885cf620673e23,
-    0xfe51ce834a1e88b7, 0xbc7e5c75da8bebcd, 0x1819e271dc2a4975, 0x528d347bfe2a243c,
-    0xc67ac2ca30e3942f, 0x078f83277b8ed317, 0x3bdb678019afbd37, 0xabf3fe47a00812d0,
-    0x9f17174430e07ccd, 0x7f716edb94a48bff, 0xbfb32f6d6fdb58d6, 0xfc7e7f0585d1e800,
-    0x6693126527b12151, 0x7cbcc4596c67b1e2, 0x2ce6e1481009c988, 0x298006404b8ac4ff,
-    0x3ef55655371aa47c, 0xef99799ec4221a0d, 0xa0d7ea5adf2a39a9, 0x378a7398ebe08348,
-    0x2beea75ad3ba3d4b, 0xaa14d466185cd209, 0x8a308184a90f8fe7, 0x70401d8371b74248,
-    0x3c16935d82ae94f7, 0x424d2447d7de0f5e, 0xd603ea4e97369ece, 0xee6e6bae1fd8d9e8,
-    0x4945a8c84e9c1240, 0x170d7be3e16eb4eb, 0xb6ecfa636610b557, 0x9167ea4bfdd3adde,
-    0xfdba3f30798b7bb5, 0x0a482063f786c5d1, 0x30f8f77240bb2b18, 0x0dfa4f88e8552e0c,
-    0xb4938f9a60f1bc89, 0x06075e5e758474bb, 0x61de1dda3868e7f8, 0xe805b4fc586fa6c7,
-    0xf0da4df2193190d2, 0xb75a3b0df2940d8b, 0x5dcfbb6fe0e21e25, 0x52d878218e5e0460,
-    0x16318c57b68bb846, 0x62d93996f00f187a, 0x0ffb5f21f670df7c, 0x65067b93c641e541,
-    0x7934cca207651cba, 0xbb667fcf3cdc335f, 0x13d5a75f83c77445, 0xbfbfd9f71f3b1ac2,
-    0x3fa409439cef0e1e, 0x3dda8b1ec8bff8ba, 0xe739de54933eef4e, 0xa383e583e92137af,
-    0xed51ee6db01f88b5, 0xa15a51d4ed7f75c0, 0xc7ed491fa12ce69c, 0x06f31c07e6f9a11d,
-    0xb9477b3b3b4ba982, 0xd8174354931e0556, 0xf579f791a9ba4f22, 0xcf61eba7a2898b87,
-    0xb804deb61bb06b87, 0x5c0c83e89273b414, 0xd3259d4466b03be8, 0x7f1509d7e23fd4f3,
-    0x1f3a597fe8de47f6, 0xfc47be27b13f8852, 0x6218a5a24b4ca73f, 0x3c77f1dfbf4c181b,
-    0xd8f1cccb4ac4b4e3, 0x190632cb2f9e33ad, 0x648ae0dcd9aee34c, 0x69e89fbd92179eb9,
-    0x71457ff51012bb30, 0x604f66600810e697, 0xf53595fd6f74b55a, 0x49ea40f7c1dc3afd,
-    0x499d1fe820cdad70, 0xed971aa02732df33, 0x3b1c3e848b195ece, 0x89f5a4ce720178af,
-    0x7e9d2cf44f58f6af, 0x4dd9bf8956c0fd40, 0x8613a9c8e9eed184, 0xac2f0188c466b0dd,
-    0xf117b9ff3c59504f, 0xd7be2e964dafc814, 0xd835a6d5b92d4ea3, 0xb6ac526ec9076a6b,
-    0x19a21ab583ffdc20, 0xdda4d6474f627f20, 0x50c3ccef1b0f30c0, 0x73179cadefb59d3b,
-    0xd04119cee56fd733, 0x8d5ff7e6fdebc82f, 0xb9a1929bfb7a5372, 0x61f60f46747ff437,
-    0x967a6efc0af3289e, 0xf390fb9ddcaac14b, 0x5d54a3f556c5daaa, 0x239a297821a509c3,
-    0x9e2cea30a426d12a, 0xb9668f699f3647e2, 0xae038e9bd558fc8b, 0x6adff4cad6c02d17,
-    0xc4f6eb6f5accd374, 0x4ed767f36519eb77, 0xec4dbe883955a437, 0x4743bff9b966e56e,
-    0x5a78f5214d9116e8, 0xe8170c4186ac1a3c, 0xcfb4f5ecbaa1c55e, 0x97f357e90decf1f0,
-    0xfad19fc9bce65fb2, 0x6bd95ccb242363cd, 0x0f80bca05d78919e, 0x27cb790d74192fac,
-    0xbd5823f602b0dcb8, 0x5c105dd7240f20e8, 0x708b2d46490ce79a, 0x061352c7d54c9bb2,
-    0x4ccbd86a7ef8f8ee, 0x6e7af8d8228c59cd, 0xc909e81f9eeef2ac, 0xecc35ed23e7be7bb,
-    0xd38dc932b3e1b217, 0xe203fa98bdf1e09c, 0x28453833b3eef983, 0x8d196e7afc8b535b,
-    0x5d1383d3d65ad562, 0x187943221d033f0c, 0xbe8edb45fba3477b, 0x7bf1800785cbff7c,
-    0x90d0b0e8c55f0f92, 0x03a69d1c74fd0a7a, 0xad4a9753647f40ae, 0x2a1b3adb0c58e4b9,
-    0x964411add76c739d, 0xf2633806182eda67, 0xe31dabdcb34cb41d, 0x6da2f13cd0ee6cce,
-    0x8d5bf65c965e2fc2, 0x7fa01e04ee0cfd1f, 0xed3e023ac2aade58, 0x38602b79b3b10ce6,
-    0x46f49f7423ef0e8d, 0x25091275b6080494, 0x5168ff1729fcf7c4, 0x3088b243a171e782,
-    0xbdeb670e29344687, 0x33e670948e064e9f, 0xbbc0698da9febc32, 0x330ed40317e9009b,
-    0x3cc437490e289cf8, 0xdc5d7fcfbcee8118, 0x1932e10aebeee091, 0x59d2159d2d08a479,
-    0x7430ed96470dec61, 0xef31f4ccae76afec, 0x0d1e4566d99d4b1d, 0x792557722fe9cdb9,
-    0x4ea28c786d79e2e1, 0x29ff9c435ba2a1a5, 0x98ada9791cad16d7, 0xa6e3952da52cb229,
-    0xbcaa74a840523ce2, 0xaecf7be6259bb25c, 0x74704b984bcdfbe1, 0x937d43eb9ae67d7b,
-    0x78cb4a9df8b1992e, 0xcbaa502b1ee4d5f8, 0x45e189c82f7c7cab, 0x6da798abe9f73cc9,
-    0x9d3f2dbdb1cf2f84, 0xf73e0949dbf49dae, 0xf53678f0bebbcf94, 0xe14708f4db069545,
-    0xd288ccf7d02db4bc, 0x3f233f05b698a3fe, 0x41a502af4c1ebc47, 0x80c09a04b12dec41,
-    0xf3d68d37bc5a7bc3, 0x765fbadd465a7112, 0xf30fd4015b25026f, 0x5711e396e51f69c9,
-    0xd302c9bd2f559e3e, 0x43aa6c7cfbd6e236, 0xbcae81e8c0e138cd, 0xcb3307504ebc81af,
-    0x7ba9fa4939a5adf7, 0x037c1ba5e100997b, 0x48fdfdc67e378c5a, 0xd4fd8796878e279a,
-    0xf047fb9f9d75567c, 0x0a3d1241a2e200a2, 0x9eebd6b009c69967, 0x97247a3b231323d7,
-    0x1fd60ff6471e3e16, 0x2ca156d24abd3c61, 0xddf7bd41afda8505, 0x32999358fd9ea88e,
-    0x2709fdb3e12150e1, 0x096215b785142253, 0x969c97eb8aa91293, 0xaf134f53dbd39fef,
-    0x718f78c405559a89, 0xbf5fad638e399418, 0x73fa81d163172206, 0xfc733571d9ae2801,
-    0xdde3dfd3d06af054, 0x773c69fc371a7f71, 0x1d2b06c24f0e87b5, 0xf47b6747c50384b4,
-    0xdbd5fa034c201534, 0x6985f77bfcc82008, 0xf9ad1d1823e1133b, 0x3b7fb812f41dfa56,
-    0x8c8abe1781f490a4, 0x4912a1b7e18fb72a, 0x66555b056797638e, 0xa13e686b050be32b,
-    0xe81255f9a9d04d2f, 0x7fd9f00f6d05a06a, 0x0675dab0505d995b, 0x26d85588b082ffd3,
-    0xb69eee5c519672fb, 0x634dfbf59bb7f0a2, 0xf94c6738db448a95, 0xdf95cad988d9b8e7,
-    0xbe78869dab722c89, 0xac11dc35c1fbd2df, 0xe9708f28fd1ef120, 0x7b2ecb2ba8ea9c33,
-    0xf58e19a8b84961f4, 0x59d225727fe618e5, 0xcf1c95e62d492f84, 0x1102d261e69b16af,
-    0x86ff48efd90ad81b, 0xa424c6a65f21dd19, 0xcf7c6272dc0089fc, 0x3c2a8f8a1640d015,
-    0x3c71e7a3b065caba, 0x810b8a774010df1a, 0x87b31089250a9844, 0xb4a9805c35ded50d,
-    0x3a4f0275316a7d20, 0xe6f1580e899d0e9d, 0xca976b7fe60c68e7, 0xc31b6efa116bd124,
-    0x607de6eb35dd72bd, 0x15608071ef89e93d, 0x99ac6b34dcf9217e, 0xff2ce1164d048ac6,
-    0x75c2818be36265e2, 0xeca57c7cc3fd18c3, 0x5aa8db77a6e995e9, 0xa505342e492f1f67,
-    0x9343ce280637a7a4, 0xb5bab9d24836654c, 0xa27b51ccf43e1f2c, 0x092022aa2e340c86,
-    0xc8d6e08bbaf1a407, 0x09fe7d4fbe3ada8f, 0x9f44dea027ddfff6, 0xae7fef49bc1f35db,
-    0xc1d708fcb14127d1, 0x6d210ddaf762a844, 0x444bd5449a483e78, 0x867e6eddc162cb0f,
-    0x651bf6bebabbcb8f, 0x74ef762d7ed71a69, 0x485b279dd2c7f521, 0x9123ab300f195ee3,
-    0x1b4bbe58110e4d95, 0x742d6e918ec604e0, 0xf4ff0d1d7868daad, 0x38e933a28849d7cf,
-    0x5d878e344ecc3f61, 0x4e73227debee9b6d, 0xc7565fa649451237, 0x9b1692488b1fc2fb,
-    0x793098b8fef26dc0, 0x5d47be29c216dc4b, 0xa35e6d4c90d385ed, 0x9b46bd643561fba1,
-    0x9e0cbb8f222624ac, 0xfc0cbededba389fa, 0xa936aa2a023bb18d, 0xa00d460ad7b9fa1a,
-    0xe059c49bee71eb44, 0x69eaf957e707853b, 0x770e8aee306f5874, 0x5d2005cf7d725875,
-    0x6dd8cee82109398f, 0x23d9d907be9eea4d, 0x5844eec344a78252, 0x1063fc8da2b71fd1,
-    0xed4740f7d697eeec, 0xc88da3afd7745fdc, 0x23aeb2d625620d3c, 0x74a8350f1271ef9f,
-    0xc337e43a6e69e1b6, 0xd587991571e23f3c, 0xb75155d6a2cdb121, 0xd74743f920e24dae,
-    0x0f2d8f01b7aa357e, 0x70d47bf2246e3181, 0xb4bfe67eaa3e9277, 0x73ecae6a2d1b5d11,
-    0x4ea3c3703e426efb, 0xf871349ac60a19ab, 0xde9d4469cb61efc9, 0x7a426da185acb138,
-    0xdc97d8e5a4a175e5, 0x90eec8593fe78c20, 0xbc34621d4fdc9ba5, 0xbdc7f607512af64f,
-    0x49e0e5ae9828c301, 0xd269b5de80676365, 0x1de449fe63595b33, 0xde370f270df034cd,
-    0x9a8caa1920c1cc72, 0xd8de4d53dd4de6bc, 0x39a6e475b2c9963d, 0x120112edd9cecef9,
-    0x614202fde01b5a1a, 0xe7dde5115df41edf, 0xdd9d1f66ddc748dd, 0x37a4427f134ccd39,
-    0xf7ecab1655acf34d, 0xcdf5b681ffa71553, 0xb2b68261b790d63c, 0x787450d80987154d,
-    0x39043e609cdc58ac, 0x0938ae5b85483a34, 0x0e9143ac71fa61e2, 0xf197ca6f166eedcc,
-    0x864b6534f9363399, 0xeeae85065ccae8ea, 0xfdd19b7006143f5a, 0x1b92408731c3d730,
-    0x257d30ff73222488, 0xfad1d61d95ce0d58, 0xdd53c641934da3f3, 0x212dd3c0bc0a6d27,
-    0xd58fdc3ee4125c34, 0x5cee7cc8e1a28d53, 0x8fdb0be7129fe73a, 0x7438cc222fd3abb7,
-    0xd497e8ce3c4c5ae2, 0x5ee4dae741151919, 0x8dc9bd4f0bf3e09e, 0x5bf2e119201713ac,
-    0xafe96551de98ce55, 0x922365401c4c8b39, 0x20f281befe8606d7, 0x2650750bfbef34b4,
-    0x4d37edd50234cc83, 0x7f207ed576ec7fa0, 0x0bd7d1186b6fca1a, 0xcd9d9d976938ed06,
-    0x31d1efd22e8a6583, 0xb718795992d680c2, 0xdfb5c3189f966571, 0xf59a88149832be78,
-    0xcb36b9c16a9c42dd, 0xc76e0aa9d5d07f4b, 0x747e913ab0dcbfa1, 0xb5d9da6345aef53f,
-    0x70aa90aa65d62151, 0x0b0a27abba1a0de8, 0x08d883cb37ed886d, 0x6b24e8d60f726b63,
-    0x76708d45c398094f, 0x464bccd953eb07d5, 0xee23b1a2f24fe200, 0xe0542ada85d4809b,
-    0xf4cd0668f0ad23be, 0x5c8bb38d7fe77c20, 0xfe4a8976ed7936fb, 0xb57361567bd8344c,
-    0xe645d86de2b13018, 0x553b2348cb68af04, 0x782e67e6f007906e, 0xa709f81006a2cc82,
-    0xba29399358f03d53, 0x16f3340e92c58296, 0x397b09303497e78c, 0xe3e5c3217645b341,
-    0x76a04deb60b7f43b, 0x98624ee9c6276a07, 0xbc2467cd91a1903b, 0x6932e33251cef603,
-    0xdade6dd3edb6b995, 0xd69158a4342f2632, 0x8e2d8df4daf76878, 0xc4d24b620f2698f1,
-    0xc8d78fbe8f808fb4, 0x852bf18fe24415bc, 0xdbb623f33bd43bb7, 0xac198c6d0e567bb2,
-    0x8e68b64f521cc911, 0xc7cec4bc224541fe, 0x77cd21f4ef8a951d, 0xde62f86778fa8624,
-    0x59711978e1d20023, 0x238778599d4a1206, 0xd52e35678b167407, 0x5f9bbf48b477a922,
-    0x0aab0dd30a47cd23, 0xad7a586020965abb, 0x3928f539275f8436, 0x9249331ad01ffaf7,
-    0x96d1f8e2e50a1d9d, 0x8ad293c992b8caf2, 0x3a8408c2016ced1b, 0x5b72c7ea53342b03,
-    0x83448a36743967bf, 0xdbc0242148fd57cf, 0x5fda2c5d6ccf77ef, 0x17bdc0d6dce3b069,
-    0x2bda879ee9439db3, 0xb4be4ad3bce32270, 0x997bf328b0f54ce4, 0x27e96019b451e334,
-    0x7b4439d2373f7b8e, 0xfb425465e15fd83a, 0x99abb30f643a9f20, 0x03cfcf56d3916ca0,
-    0x1d469c8fa5b93601, 0xff4262962acb69df, 0xb03bc9bad764b43a, 0xed866d5fce53c3cb,
-    0xa855482f61500024, 0x37ac78075e95595d, 0xa739725745f1ab70, 0x1354c904b624606d,
-    0xa38288ff9572c20b, 0xb49d1bec8e4d5a59, 0xeec05c71624064f8, 0x441a524ea4897397,
-    0xa7e734e2095ed84c, 0x120855246a284bed, 0x8208dd6373950ef7, 0xf7cd8fe9f0b17936,
-    0xbcad5239ba701630, 0x7661bc351025ed8f, 0xbe92f6d346ec702b, 0x322545980907d834,
-    0x114f57e9464c262a, 0x4958a622eddaa8cc, 0xcab112ae047edf1c, 0xf20103d1415475bb,
-    0x26ef0e7f4c0f809f, 0x3304aacff022b5ce, 0x06f5585e4e37ba3f, 0xa67ec8f88fbe76f9,
-    0x1927d491086cf1fc, 0x644216803f67bf1b, 0xa7ef705b1a21fd8b, 0x6a5ccbeb8da7847f,
-    0xd027e19318551c68, 0xd616f35bb1381000, 0x05816ca2474dd1bd, 0x4a7b17509ec94b3c,
-    0x945d1ea07c433c65, 0xec0554e5e1c0e793, 0x490fe3277c338332, 0xfc891042e875bc1a,
-    0x10f3ec7cb28ee93d, 0x578273f3b8b93381, 0x2a365fd36fab5d88, 0x16c77df7589bd8a8,
-    0x6e7f441c383a84da, 0xbf4b431058ea9b70, 0x7e6f850fd76e9e9d, 0xe65a90179cc938eb,
-    0x0e0eebb5d5307205, 0x63baadcb2196a1c1, 0x995b1e0e2b04e671, 0xf911c9a12d1dfb7c,
-    0xf84c87462ad00099, 0xa92d2b7b03ba3e68, 0xcbf822a81c5db1cb, 0xaf133e952f171e78,
-    0xdefb31855df1998e, 0xd72072c6c7f09915, 0x464781341b7c35fd, 0x2286ac6b030b0fd6,
-    0xc4d4a579a6b22d04, 0xd47fc2abb4fbc4cc, 0xe9ff69f7495bf3fe, 0x67b1298a3c039433,
-    0x73450cd74567c492, 0x8319b18f478a453a, 0xaef9ef783901aeb6, 0xe89789a67f57dbb0,
-    0x56591fcb89467e71, 0xac4e34124793d869, 0xa7eb3ec768e135aa, 0x023d83908dd831e1,
-    0xcba0cbb26d9940cf, 0x3c1f7a91ee53d67c, 0xdece39754833e673, 0xc64d5d96beb00f99,
-    0x2e2741f1ca5ca4bd, 0xfdc8be48422b0eca, 0xc3c4853b8dcbc921, 0xfbcf442e7cd6d304,
-    0x17a6a986535bb4c1, 0x9ef02855520ec740, 0x0511d5b1b0ce7bcb, 0xa3e180de1a462d35,
-    0x5016962dbdc4921a, 0xeabe480f610c4836, 0xe6761bbc64ff6ba7, 0x98709a168c7639f1,
-    0xe2ec50b3f71846be, 0x4744d52e787d95dd, 0xee7a34f7cc07835f, 0x42718ae61c70de59,
-    0x1945e04bb2e2a14b, 0xa34717b311fded76, 0xe310fd980f6fafe3, 0x99b98a07466ac79f,
-    0x57601edc349eb015, 0xa80b37abee00a009, 0x535f8678bfa17e7a, 0x4674cf1beedc0e77,
-    0xc4d817b4a41f36a0, 0x1a3cdab98c36ee8b, 0x1af06174b0ae7ac3, 0x28f90ab07da79ce3,
-    0x012f30c2b9479227, 0xbd8a0e2e0f0dbf30, 0xfb98802faad1aabc, 0xcddc3f63bf4a3d12,
-    0x8a61dd6d0e8586a6, 0x1ba6e795d2739841, 0x8492f7066c9d3fbc, 0x4264de61c5dd2682,
-    0x74b807c1a5b28499, 0xa65429536fe068ff, 0x19c05974d82bc32a, 0x955c760f706cf417,
-    0xed69c7c565875e29, 0xc313f0dace268743, 0x7905cddc28a363dc, 0x734ca8db217f88b5,
-    0x860fb6a97ccb1d9c, 0x7b538d0895b411e9, 0x431a948fc899c441, 0x9d342c1fc37afc8d,
-    0x6bcb781ccc96a50a, 0x256cfbab47415223, 0xa9377d4994098bb4, 0xfdea088c94868e23,
-    0xaba4fee4cad46167, 0xa2a457e3a3c88401, 0x0ff68c8689eee3fb, 0x8f2691574b62e302,
-    0xf3aa965bdd17f297, 0x4e37af16b3a759ce, 0xe99758d328affaaa, 0xfdaa94284b6a3ac9,
-    0x790d20e93752a10b, 0x49ba8b1cd5f5f8eb, 0x4914218122f7a4e9, 0xb23ca81dfe5ba07e,
-    0xd8bac795191cf96f, 0x1d062d9343c02569, 0xb3cc0eddabc78f27, 0x680c91db0592875c,
-    0x842889261b1133cd, 0xf45ed55f5eca72e6, 0xb3245fb9937f9872, 0x504693e1a3034998,
-    0x97f0971c3373c124, 0xd1086f59b24e38d7, 0x6216d1b1ec0bf6f3, 0x60595d6ff51a9596,
-    0x491e7c054f10a3b7, 0xbadead66ff521d5e, 0x84d1838724d9bbdd, 0xe2716af0ebe38dc5,
-    0x7b907ad86c53e03d, 0x7a9bb6a48dd7b37e, 0xcb600bcb1e71623f, 0xa61c96927bc79d4c,
-    0xf52f8c79a32a60e0, 0xa5485a1900cdf8aa, 0x95d53fd86d30b655, 0xb62bc2c0c34a6cd5,
-    0xbdad26f6ee2329d4, 0x36e3b7c1f0e7fdcc, 0x452d8efb99ceeb41, 0xdde7906876cde25f,
-    0x4304836b8cbbc081, 0xf311a320db1685cc, 0x42fc08d1c8273dfb, 0xb398c01b13ab259f,
-    0xa0b53db928f802c6, 0x15fe48c3b6d917d9, 0x2792fce3b0881a20, 0xaa673e073a927a4d,
-    0x993cd005d3a1ef75, 0xf99a73bf794743eb, 0xd27c55db8e8effa1, 0x1107134d649436cc,
-    0xd69e37581faafb06, 0xcb40a7bfd600ec91, 0x51c521ff692cf47b, 0x8b98c81c349b4479,
-    0x65d15b8c64d11c62, 0xeeb0d47ccf96e3c9, 0x27ee1768b67f418d, 0x3d288e86aee2cece,
-    0x1560515acdff750d, 0xf3cda9ccfa8fe3fe, 0xe0ab963ece69ef02, 0xb874f5eac6f3ab5d,
-    0xe5ad985116c0ded9, 0xacf22d7c0883e8af, 0xc257d0f506f1e0be, 0xbaaa01a476f7065f,
-    0xfadc3bb8acb6263f, 0xa249f972fd17c8d3, 0x77cf1383ffd91138, 0x4dda744f8f749ad9,
-    0x673ef5ab2607cfac, 0x9b9802faab0e7064, 0xfd6c39e5523ea21d, 0xfdcc80bbb96743c6,
-    0x20919e4120597742, 0xd67d292ac07c5d23, 0xfaffafdefb2dbbe4, 0xf004561d72703d88,
-    0x14540239721c58d4, 0x53a467eb77783a3b, 0x57c9fc6325513382, 0x665317f2a31f98d9,
-    0xd9bc4910e88523af, 0x6d0fb09325ec3042, 0xbee907e8bf5e2227, 0x81e192eee68d68b5,
-    0xa13b7ce6e90e6598, 0xe2ca8030c69f0a78, 0x7ffaba874dad619b, 0x92e886f3db1a7f64,
-    0xd7d335f5e1b346f5, 0xe729bd1277010c20, 0x25c746a871fcdd0a, 0x16cba21dc8a28262,
-    0x2582bf44b5fc5ea3, 0x4fec261c6fed1951, 0x50a6896a1fab94b5, 0x8fbf9254912cacde,
-    0x92360dad4ffc8eec, 0xe7e6001c6c0e82e1, 0x7cd51c7416470791, 0xe3a3002457a7f263,
-    0x9a2eaa4e56571da0, 0x11743cd8db0356e0, 0xb23aaa03ae42ab22, 0xacaa4642ddf3acee,
-    0xf3422f87484ecabc, 0x3ff2195bad192f88, 0x679ab8624b7f98f2, 0x3f4932ab95d5de60,
-    0xa3456dad38384fe6, 0xc8842a4e94c1db74, 0xd6413678837fa12e, 0xd494f08ec5758d18,
-    0x70265937af0eb0f3, 0x37450a9be5e17a5a, 0x5612cc12d17c8966, 0x53d5676b7b65d541,
-    0x700cdf69ab1a8c65, 0xcd908e1689d44f7d, 0xc559520f6fa1a489, 0xc780f130a9c4f8b0,
-    0xc66effb1668cb458, 0x96e337c4b4128bcd, 0xa9c7e3f1f7355f0a, 0x8af2f8c5442091c7,
-    0x0b794b0bec49d3c4, 0x2133962136b0a46a, 0xd7e964657e4d87fb, 0x7b7ba64a86f00c4c,
-    0x2caecdbc4f73394f, 0x3829748abc42f9f2, 0x322db3295299d3a6, 0x7031dc9b890f4739,
-    0x923b71e250ae13a7, 0xbdda030ab9275ac7, 0x62eda6cc1f4d39bb, 0x3a2cb208aa4f8674,
-    0x3d75587e53cec304, 0xbba8c27359bba545, 0x1c3033fdd924af4f, 0xc273a4510e67d108,
-    0x3f7bf81557a3cb2a, 0x9c99f328a6bfc86c, 0xc1d9adb72c8975a1, 0xb9cae2645e76f509,
-    0x03d9db34eec3a3ad, 0x697fb970f5fa7042, 0x2e99f57518200740, 0x011190346bf5a396,
-    0xcee557bfdf9f0af4, 0x7203262b700acbe8, 0x9eb7ba6e955e86ef, 0x6413a84871f1c43f,
-    0x3e810a1381c0024f, 0xc7e94846fa172830, 0x85a00b51af04ca0b, 0x7f509e90286861bc,
-    0x12aa23fa6f747f41, 0xd41e8a2c36ede043, 0x53d0c07ae64c0b4d, 0x583b27841f05356d,
-    0xd9dc6ed77265e6a3, 0x17c013e46c59781b, 0x02271a5c2d7827e5, 0xc5cece743df5118a,
-    0xd90280b32e67ec00, 0x46c662000da1b10b, 0xaa482b116cccb0ff, 0x4d230a684d33d88f,
-    0x1e0cfa836e50a697, 0xfc2a1006eae9e6d7, 0x72a467a447971535, 0x1ef458b22e61fb50,
-    0x7d3849861b0de4bb, 0x01e7cab82f3b93dc, 0x36f96ea5b9af1e70, 0x8ec9ff0d4dbd9727,
-    0xe36d6aa7341da6ea, 0x4a7e6c5e9a696a3e, 0x4d9a446f2e4d188f, 0xeab1a4517969e8cd,
-    0xf1345d994f8d07c9, 0xf1f0e8b80fe20d8e, 0x9c8d302f518236bc, 0x6ce455af00880a07,
-    0xcd7a6a78697e938e, 0xc1b19b65494b49f2, 0x9e733647c0a58e52, 0xda5fe692d98d738e,
-    0x21d87d8ae40783a8, 0x394f6f19c8a936ec, 0x821aff9a1a2c7d75, 0xeb2e18f0de4857e8,
-    0xb459f980aa403f2e, 0xcec1165be3188306, 0xb26b4b55dfdd8d69, 0x89ddaeb06b8f3d9f,
-    0xe145588e8ffb3c6e, 0x13cea33b1d8632c0, 0x622bf396f2312676, 0x448b575aa3638dc2,
-    0x9d1dda59320613c4, 0xfdb6ae427a956245, 0xc81bbcbb7b72f725, 0x1c51fccf4e53c9ca,
-    0xc613fec9fc81d229, 0xfdf0c7ff15d1f657, 0x6bdb0b3e967fa4a3, 0x639cc49ff8632fc3,
-    0x4f80118a2caa9710, 0x587f31f0148a4c4a, 0xd7b4ba80af6b7805, 0x10bd048a2f11538c,
-    0xc45931bb09a012c4, 0xc57901ab92b9c245, 0xb1ac174b5cdde81a, 0x3d96a1fb404327ea,
-    0x5f18da68b6fe0c75, 0xa8991f98a7e171d4, 0x0c6e9b4ef0611530, 0xfc43649e82a9605c,
-    0x08e22634ebf96d21, 0x5ecadde1afe983af, 0xccdfcca5fde4a2f4, 0x7e1fb67bd91e26f3,
-    0x331641f813d3d763, 0x041e7180d7b1f99d, 0xdb4f5b227cc9d4ef, 0xeeee250f04555201,
-    0xfdf4bf4e9129e435, 0x0c6392e99d3ecbdb, 0xe5d8431b2ff4e37e, 0xd0f5dfce48742cf8,
-    0x31158261144ee1e5, 0x9041ea1cf5cf0101, 0xb6655f7377f73395, 0x3092ead6f1dddd77,
-    0x00d766d91b85a018, 0xe9f0a5f355d181d1, 0x2c0ef49e04e7429e, 0x22a093ea7ea2aaca,
-    0x8ffc910e3f214dac, 0xfd0c0c8f00ebe870, 0x1ab4cebfb66f2f5c, 0x4fcc231226ff751a,
-    0xdb2a6cea3e76681b, 0x1734b57c08c05ab5, 0x3a35b43a3f718e13, 0xfd545d0d4f61d37c,
-    0x958e1c21fee49a1a, 0x7f02d724c6f3245a, 0x6ddffe91ae4e0fbe, 0xa793793d9e863608,
-    0x359b0d9875c966ec, 0x7ad6973c6c34b873, 0x6092c4966f5a19f8, 0xe5d0226d05908cc3,
-    0x3fd2bbbb4f870928, 0xa03258bfa634b475, 0x653e1d5574d6052c, 0xc430c74bc2d45c45,
-    0x1cb0d2c41b7f311d, 0x291437e6e95af4bc, 0xdae53f1d0eb5ab38, 0x374075312f39e7e0,
-    0x8c00a8f299060cf4, 0xd1dd9beb7c2fe96c, 0x9c13e3583215a32f, 0x2cc3e037e07fd3d9,
-    0x41d5de852fe92f2f, 0xd12ec6961f43aa67, 0x8c8eafe9c166332f, 0x23da35a0a2c3975e,
-    0x9a28662ee8fa78b4, 0x257775336ed9ed42, 0x2789563a1628c56a, 0x48fc1b68c4d9cddd,
-    0x1d530a234f422745, 0x6cb7b874aa320747, 0x15c857ca9fb8197f, 0x9adcc7f5e3f581be,
-    0x6514d0169aa61c70, 0x45076ee27e47313f, 0x2e59e1ef7d03cdf6, 0xdfcee7e6790aea94,
-    0xe5204e4653684ac6, 0xecc0308490262608, 0x5ef284ae0bc752ca, 0x98596c41e117c54a,
-    0x7b640d0c9f2bebd3, 0xa608765d1369e2e6, 0x8055ce5538ec9f15, 0xd7f749e9657ab129,
-    0xa0cb9739d926af44, 0x59f01f58bdab3b80, 0xf6c40d48b45d584c, 0xed64597d76f28b90,
-    0xcda79c84ce121e0b, 0xa9c3dce7dff6004e, 0x2b3de4e5454cad19, 0xef0ac30bc45b2475,
-    0x55e68cd614f45f48, 0x21b23588d3aabd6a, 0x22e70fe2b6d9e351, 0x5b9e7a9e9a2b6526,
-    0x2f7da573926c4a07, 0x4d77539b7b83f8dd, 0x9299a348bca390a8, 0x2507b1b4bf688d6e,
-    0xedd934a3c05e16b3, 0xb96732cc70b2b0ab, 0xc7633d56925198e8, 0x0a0b2177b0d72b51,
-    0x4856dc87c9b04578, 0xf82bf7521ed702a6, 0xcfd97d4b3ebda647, 0x669ea4bbb595705d,
-    0x9f5a252369deb741, 0x6cdbb9b267665017, 0x1717f3d4ae19f73e, 0x2713b7d6125a041b,
-    0xc5aaf180eb7f5aa6, 0xe5cd31eb3a20e1f5, 0x39b56621a6ece71f, 0xb2f92c423425a7b0,
-    0xcd04d21298ecbabb, 0x9af8a8716a64ce01, 0xc67f11e6e31ac88d, 0x13f389e3f8420bb7,
-    0x3526ea872c014066, 0xafa8463e31e3d7e6, 0xed6438fe4463a29c, 0xa3c16f966461b329,
-    0x5244f8414c2581d3, 0x1cd315187fbe5854, 0xc371700c944bfb71, 0x81e254844c5bd1b0,
-    0x74137bf7d87b0fa2, 0x462c20998a894435, 0x1cbe26b189e3ef53, 0xf3a2a6b6091c9da2,
-    0xaa094c22557dcee9, 0xcd05d92df82d019d, 0x3a968c47a9b9e597, 0xa7fade9a13028e89,
-    0xbd5cf9dc40eaa584, 0x76c28eba2484d04c, 0xbc65831b5232a3c1, 0x40fc9171dfae9b81,
-    0x57f61fdab86f3553, 0xdc5ae2b86a2d499c, 0x864b33a85473b07a, 0xa0ea547161734c8c,
-    0x9349d47b0738c8e1, 0x5139ce2611a3183e, 0x6d30d4584f0fec36, 0xda2834ad094deb38,
-    0x879d9b04cc6428cc, 0x5f155bc892346c01, 0x34d353e3b11d359d, 0x4200a38a783612da,
-    0x1757a228bd15390f, 0x137ace49c85091ef, 0xe84cca6b64c8dd4d, 0x9ac7d761f07d3a9f,
-    0x990ef36655c6a948, 0x9170884e1b5a26ee, 0x767adddc96b053ea, 0x6818bc80a1b0fdb0,
-    0x685d02638d88018f, 0x15d57f0bcdd79273, 0xbfea02e657249f2f, 0x3ab6eac6b37453ab,
-    0x5d4aced3f50a28d6, 0x0ac9f5bd15a898fb, 0xf18b6f87b49e7678, 0x105a5e34b3fd471b,
-    0x6d5b58df57c96b5d, 0x727d7f15f9fc9806, 0x8a5d435b3775363f, 0x33c89de8afc6c15b,
-    0x35cada41925a6aaa, 0x6daab5767685dd5b, 0xe9ce3e4e271373eb, 0x01ac43c90a21b1b5,
-    0xba1cd86725e9a546, 0x1bcb20be6772c1bd, 0x608de1908c390da4, 0x0830ba9c18390f8a,
-    0xd966492b64a42402, 0xc29226baf13cd4e1, 0x081a873accd06b59, 0x400e0712f2911237,
-    0x4347b628d574269b, 0x29a465f54c0dd1ce, 0x227debaa8f835fe6, 0x492e4b4248a8d1d4,
-    0x96741eb00e3b6a06, 0xf5771c08f9d45fc5, 0xeb9547b8faacf5f4, 0x70be65c864fa5c33,
-    0xf0e8ae0ebb76ab19, 0x32012eae18b818ee, 0x1f29e0d403c006c3, 0x9732e93041dd8606,
-    0xb03d78b77851ec0f, 0x8ff49b1e16b8ccb5, 0x51206a44ff190144, 0x6c66e44230fa405c,
-    0x5eda6cf0de42bae0, 0x649abc94fa961a47, 0x025358773ee608fe, 0x0e9484b7ce075e4a,
-    0xd4499c0d18f3696b, 0x790a16f0daa1a3e5, 0x6c879b080caff497, 0x9bdce0d1221b0cfc,
-    0x2638b1986a2f46d4, 0xfce7289b75ce6edc, 0x97ca84973f20e1c6, 0xcd1af3686721101d,
-    0x478391fbdd0dac17, 0x72c0d3522067accd, 0x4a656e2d39058630, 0x9e99d8647517304d,
-    0x79c28d10d3d70d89, 0x3cd1f576cf22a6fd, 0x2b0a2ed5831925c9, 0x658d863f5f5e2ee7,
-    0x49ade4d4abb05c4c, 0xd6d6bffb861b51ee, 0x81e52807cc1eed7f, 0xfd481d24de84959f,
-    0x1b70c5bbe7291654, 0x65375e6bf7bcd6bb, 0xb2dca482fba4ab05, 0x5c530618b3250dfd,
-    0xc9eaf48bfb8061a4, 0x65cd44e2d419cfe9, 0xe0650a1d07cf6eac, 0x3b3d9ce431fdc1e6,
-    0x569105c87b4596b5, 0xec91b1bf49fcb998, 0x18e96cecfaeaba47, 0x0f4982d3e40b1d9e,
-    0x989744fde85164ef, 0xa62771d53c85c299, 0xa6f6b60fc8fed39c, 0xb63e49fc1fc0a665,
-    0x73fe945ca6ed8d59, 0x3589241d4e317519, 0xea4aa63e86682bcd, 0xd833991f4bee708c,
-    0xdf4b71a910083628, 0x82f017e8b2f4d88d, 0x8458505a206f9112, 0x3ecda7fcd6323daf,
-    0xb8ea2fb00bb58ea9, 0x8f4c3a168c8aa899, 0x2a27c424122b8a6f, 0x1d4b83b1a4edaf63,
-    0x691af1f769c2f9cd, 0xf507ca893acd9988, 0xb63e50f5cf511af9, 0x07215cc7e17cbf51,
-    0xf5ac2873bf26304b, 0xdbe460219233e71c, 0xbfbb5b84ae84ce43, 0x9e514418c1e047e2,
-    0x3a1bfe74f0683335, 0xb45e67b163e9afac, 0x769d85e23cfef8c5, 0xf9863e5616fe79b3,
-    0xf0755c799f7ca857, 0x1c57d1ac1f67f55e, 0xace399b30ffd0906, 0x2262078be035bba5,
-    0x8b6b3d94353c46b1, 0x1e969daacee6f30e, 0xb372f0b96b2b660e, 0x0a07b197279f871b,
-    0x92d087fd35d811f8, 0x150258262b9695be, 0xe3383b9bd348b6aa, 0x55a353fd3c9b45af,
-    0x685975dc7ed3a6a2, 0x999deddb6ac51b9f, 0x5ac59ef53c1bfdce, 0x1f782cabe4922bdc,
-    0x373fa88187123a6f, 0x2ed0f7cbfe691cfc, 0x54c8bbaf12ea7d5a, 0x9b4e55e05e95f247,
-    0x60ab3df3dad6fe70, 0xe02245daa36eb261, 0x3b6766a28717c904, 0xd76136d2cb3869e0,
-    0xe6e7c36c741d3605, 0x368e6ccd56013376, 0x9187cb68659651c4, 0x20a7f4ed8475158d,
-    0xfd2765117f4c3bec, 0x691d7e4f6fa73f2f, 0x6afe73df9e8feea1, 0x0ff71c4f3e4ba55b,
-    0x6a83b6e76b3a9dd6, 0xaae7c54b7dca7676, 0x963c02a35bcdd0b0, 0x54099296361c6869,
-    0x7bd868c4ee82c66b, 0xaae335ed5f94c572, 0x51d9fd112ecd39b4, 0x6409fd981bde36ee,
-    0x9820eec8a8851e0b, 0x42fb6a0f8b9f5c38, 0x241f14b792273059, 0x99d2dc726b633b10,
-    0xca4d698f9978afcc, 0x253d9a7c4c37f75f, 0x43c56d15c98c83cd, 0xb7b8e71ecf9ba0e3,
-    0xc1d462191670ee2c, 0x3bae3347ee8eb247, 0xc93085c44b934d13, 0xfb465e4baf814e09,
-    0xc7ff0da0c42a97d1, 0x3ed3b37d5de0baff, 0x78682fbd2214c68e, 0x9ab41733934583b1,
-    0x5907d455ebf0c875, 0x50d0493072e64b4c, 0xfe978f01a835582a, 0x8ac2e025f42b384b,
-    0xf1f724b75a0f7bfb, 0x75c277e183c1371d, 0x21b683edb933e4b0, 0x7c260b56d1b06782,
-    0xe8c259d79e472b36, 0x980819ba4c666907, 0x6e4f57889a352de2, 0x23eba70f7f045a38,
-    0x724a6dae083be77a, 0x1f0b01e721d6a1bf, 0x61c1cdea4110e974, 0xde7b007e494afa7f,
-    0xdbbe1b1251c39b49, 0x33ef3baf2a9b675a, 0xf7d0cf79a7204a59, 0x76dc33ba7590115a,
-    0x212874f770891c6f, 0x2bde40c994df753f, 0x03646f46eb23f274, 0xaa74274063832f8f,
-    0xc6f7acaaf017f386, 0x80c85cf965c66b86, 0xff46cad42cd98f06, 0x1c0dff6a86c636cb,
-    0x8e8d7ca47594372d, 0x27ba93b30b54f139, 0xbd4ff2e572dbaf97, 0x6571c95c6271a91c,
-    0x58c1ca0669d31b54, 0xfd1f772b6feb45a6, 0x35f94753b5c32533, 0x7b6b76d23cd8ec13,
-    0x7c46d86a7d8fbf04, 0x2032da48b9b66eca, 0x25f7a4bef81bf269, 0x6d551adca5e75e80,
-    0xb79dbe46326a7764, 0x7d9db23021c1bed6, 0x5e97aaa90e32989a, 0x1aec4b72e1397307,
-    0xd6cf90869028a248, 0x54742736105c34e3, 0xb69e8a47694d62e4, 0xab70bdbc47cc4120,
-    0x0bde2d354f79a009, 0x377aefc28d86a245, 0x0be682fd16e5f7b4, 0x281229f5b9533f11,
-    0xe9ba5c786bb009e4, 0xd4d9c1282f17b2c3, 0x6d72a67bf42c7287, 0xd71b8def6feaec1e,
-    0x64b3e05e618f0b5f, 0x8a44a392cd86d8c7, 0x2df6e522dd662f55, 0xe691fb2201351dd0,
-    0x96b8e6bbc74115f2, 0xdcba46396d6a9fbf, 0x1eedec6c7d410d00, 0xf65cea90f44fa3b7,
-    0xd17038a07acdf244, 0x31ba336974cb17d5, 0xfd4958c72db1bd25, 0x5f3b79b12d03db0f,
-    0xb7c43ece94e8d247, 0x8831b444f3cbbee4, 0x0397fcdad1d19e4b, 0x93aec2f0ad6d621c,
-    0x84522758d98ccd25, 0x1691691a18b7dfb6, 0x8aa27b931ef923c9, 0x82faa44984f32b5a,
-    0x046eec40f2ce024b, 0x5952ccce0df39f73, 0x49f524b540ff68c5, 0x52e36cea279ef118,
-    0xa2bfa4cc907cdd50, 0x3fb0d1acf4cb7276, 0xfb69b29b5bbb155a, 0xd9e0924ed6d3aa16,
-    0xd146043ff22b0d4b, 0x7c8517c61434608a, 0x5436ea9e138dde85, 0xb86de012e752dc38,
-    0xfedd736db10bcfad, 0xecc8bc0b0bd6e6b7, 0x12d00c2caccbde7a, 0xf3feac6d46e2a6be,
-    0xd8d4245508e6dc7b, 0xd36e62cafe7231cc, 0xba43a9704fced732, 0x69fba1533f49e4ad,
-    0xe198924115963955, 0x18f0fb9a1cac6b8b, 0x37a94f36d7af5da1, 0x62c104f62c8c34fe,
-    0x2de7f6240b168c69, 0x6b61659cba3792bc, 0xaa7f21d4c3598c42, 0x21767e618454d719,
-    0x4c1ed19a1f3f8d3f, 0x0c2768025b4490a2, 0x105673d6b24da47c, 0xc0acaf8735efc046,
-    0xd46603ff25a22019, 0x07895c539b778b96, 0x46ae1bda2c89470f, 0x11efd480a6fb967f,
-    0xf526b751cc40e377, 0x0ab4c3fd51eaabd3, 0xe2b76938be971511, 0x6de4babee6b2982d,
-    0xe7709ef02e9a043d, 0xfd07ffdedd454e9e, 0x6ed0ddbb46b2e44a, 0x514b7156a8d573f0,
-    0x35abf4bfa05bdc64, 0x784eaca1f05e62ff, 0xdf28f4f488e44d3d, 0x31e8b6a5e49c349a,
-    0x316aba1c40e0ebf3, 0xfcf058123ac76af9, 0x9a3496e975e33fe3, 0x756359149241ca1a,
-    0xd6f0246418463a0e, 0x13fa33e27fa1c4a4, 0x39c376417ea1a8fb, 0x8a8b4d116122e953,
-    0x9696e44d82bf9133, 0x55c6a7ff75dab569, 0x029b2360bae10b5a, 0x5b52cdb9a5254ca2,
-    0x00696b30319bfc4e, 0xb42ef2f6a26073e8, 0x7fcab3af333fce9e, 0x9b3b9d12eb6e78c8,
-    0x1b9b6d9b4bd36edf, 0x3827e3bfc2cdc446, 0xb215bd7305ec1d12, 0x31f0605d325b0795,
-    0x5fc3c5d07ae3ed25, 0x7659b79f3ac84cd4, 0xf193199eaf856180, 0x3316dd1f51231672,
-    0x586a92d836763a68, 0x81b374ecb5a30c0b, 0x2777f4dc3dad6b5d, 0x2574fba96a54794b,
-    0x1ac99f79d7008d42, 0x7e445fd683fe072a, 0x4fd462a3362c31fe, 0xac70f7645642ac29,
-    0xa78e4d9d3ad6ce92, 0x6d91e5d88aa3bd91, 0x2780be080bf899b3, 0xf8d99632838d946c,
-    0x65be1e42ba48a659, 0x7d63c66c629e0c39, 0xbc9c0e320e794a69, 0x52facb5ce513847b,
-    0x61363f62df7d041e, 0x5d3a3fb749df470d, 0xfa6b7304c6524793, 0xaadaacde0a7029e9,
-    0x98d81cc53e1b340a, 0x57928093a8fe8577, 0x2d99babdb3f6ca3f, 0x65f722cf511c887b,
-    0x13a5e857e666c289, 0x0179bcafd49dff06, 0x46c5786bebca837a, 0xbb1a1e5da9e8a9e1,
-    0x7540b21c1edd2873, 0x6e6f0209d3aded6f, 0xe0bf0aee400abe81, 0x83a67b8d59f200d1,
-    0xa0251717d44a3b48, 0x0931faa55f316e2a, 0x1d4ce1b7ab2eead2, 0xe8d3ed5babd1ea7d,
-    0xb352b9192376aabd, 0x998afb717051a637, 0x810b3b39074499b0, 0x7266cf78989f7be2,
-    0xbd73bef1a120cb3b, 0x5c9fd6b6bcf9bcfd, 0x66b33c3a5f7fc636, 0xdc3eb2ecad3fa48b,
-    0xaaf1d5e4d5a89b56, 0xe1a401df343f8f13, 0x23ca348106b011f2, 0x80c99d4ab61878c3,
-    0xe2324738cf1971ab, 0x9523a6b3cdfecc4a, 0x3a504a863d7b0239, 0x36971d290d9dad35,
-    0xf3f3e6f3cd57ec43, 0x9fd71e5a1f0bb749, 0xec03853ef0010e9e, 0x9b4f6077d9aab956,
-    0xe532aa79ffd054cc, 0x245365ed0ef5c3fb, 0x6c5cd844b9ef3961, 0x11f6a3ddddeafa09,
-    0xabc41a4473c3baac, 0xc5d13700c5655aa5, 0xe5676cb57cf89e23, 0x1c0a5af7a942dacd,
-    0x3d07efb92c6a2c33, 0xdf5bbc309551f6d8, 0xc5c7c06f321b8ec7, 0xc1a22888d3a96053,
-    0x11850a1dc2131f9c, 0x8b5837126e889156, 0x7f3649d9676ec595, 0x2fbbbc58f3bd1a8b,
-    0xbf3b1ae7827f99b8, 0x3267f7c636326216, 0x25db880fa60a8810, 0x8e261eef777717e4,
-    0x8540736193ad4911, 0xfa318563e45a87c3, 0xbdbbbbb97384e669, 0xa5532b59c7a22502,
-    0x52850a0f253eeeb4, 0xe315893246d852ea, 0x9abb3ac50aa21dae, 0x310e92d549efee26,
-    0x36a4c1d8162448b9, 0xe345689c15d77438, 0xcd8aab61009f6204, 0x5e5b5de694ce07db,
-    0xa5f1dc4c27d4a9ac, 0x81e0a0f6a597fda0, 0x3bf7db689b37e586, 0x1d2c5bad6a508777,
-    0x91e6c7b56d7a0820, 0x47f7dda5cb2de405, 0xd62cd73801b744ee, 0x5b9081fd89f83798,
-    0xa53e14556d373d3f, 0xe6ad2b59bb7ad5ac, 0x31a4379435b6ce20, 0xe8965080ad797ac1,
-    0x08006bcb2b77305f, 0x762a2305e5929c8d, 0x3a66b97a97e638d1, 0x108693abf6493903,
-    0x23d791568ccccfa9, 0x5387ca52ad1ae732, 0x934cdae862343bfe, 0x37137ebc803ba40f,
-    0xea9d783982fcddd8, 0x0460b12c313afd81, 0x181301a2033b81dc, 0xd9b0f87178a1788e,
-    0x8349e1ba4e046f74, 0xdc4a8ef04c99f64f, 0x6317267c89699f05, 0xa3e00dffe8007a4e,
-    0xbeb0206687b8e8e9, 0x8734e64f49eec20e, 0xebdf3b59dd39a31d, 0xdfb9fa90e6b8c849,
-    0xa4a81c666355a04c, 0xd4a76cb8a38d2a6d, 0x428ce46f40c7531a, 0xc8c2e6876cddacc7,
-    0x5e28ce2457f92c51, 0x8ec0b382e32cea96, 0xf6a5dc42066fe8e1, 0x784e2e40edc0a4f2,
-    0xf97cb2288b290226, 0x2ba791a1259ccdb0, 0x824950cf68d95ed0, 0x0f99e537088ab1d3,
-    0xdc227b9187047950, 0x3838ad5cce105af8, 0x5304d10b2c27fa92, 0xcc6928aed4a249b3,
-    0x1d740b1fe5c0f9e0, 0xd2e67d63e73f5a75, 0x861db90689e20c7d, 0x69dae96a19b377ab,
-    0x4efb53a7dde64826, 0x36f4d456b6a7f4aa, 0x73efd1db391548d2, 0x163b89502fb8940c,
-    0xf699f0f65a374922, 0xeb2a06b55f0a4ed7, 0x3f6ceda685a14147, 0xbe89adb2a3854505,
-    0xf3835b035a93dfdf, 0xe424b02fe829dbca, 0xb13c1fedc4def35e, 0x29e7b7b84a8da260,
-    0x74da09b76f13dfad, 0x27e261c04bed39cc, 0xcb7e16b5dbba4ec6, 0x3af09e97efac3dc7,
-    0xa32116076e29eda4, 0x93bc2239377dd2bc, 0xb24a2e17706ee2ac, 0x8cae0e3d9a5cc058,
-    0x1066ddd0251b663c, 0xd2dc6b33cf5bd00f, 0x3c5d43f8ef59d409, 0x47c3f1ab37dffdf6,
-    0xcbb79351367a16ed, 0x5e98607bf0efeba7, 0x7bbe46e4c39a068a, 0x1b6fd6b659989932,
-    0x82eaada4711867b4, 0x2b4a468a29e195bc, 0x71f705974b0a0528, 0x29a017925f276959,
-    0x1665d473c06aba36, 0x5e55e158b0638006, 0xe370cf68a6b0824d, 0x87c8c67281c8132c,
-    0xe5442d793c536885, 0xab3f41c26ccf9303, 0xb1d9203998316b28, 0xae9dd3072ac31b92,
-    0xab68865028b0c545, 0xd2c0e8a9227bddf7, 0x5ceef88e5510d722, 0xe848a1d54babde1a,
-    0x45b4a6b37fc071d6, 0x34395ed5a4c41ee4, 0x5311f619dc57cb51, 0xfbe6b458dce0a698,
-    0x6ef86e03d3c8dfba, 0x989e94cbbce2de10, 0x219827d9a57c0f37, 0xecb5ae67d1209f93,
-    0xe80a970d8ed0f661, 0x795a3702739d7ee9, 0x19c6f4e97fc8ea93, 0x9208afff0ad90b19,
-    0xc6f13af5eb4c6434, 0x64903bc8ffc1fd4b, 0x003b51dec8f84c11, 0x4d9ab101a7599fd3,
-    0x35b69703f292e151, 0x02265040209c8ea1, 0xd1fcba0093c5bca8, 0x9925a8f5744e8c2a,
-    0x129d627c9dbd2bef, 0xee12e69e5ec0b0ae, 0x6e22a78d9579de86, 0x2dc8688936b9c577,
-    0x2b3053e661047e2a, 0xde33f315c315baa8, 0x8f47a3f15e130372, 0x3470bf7b83492cea,
-    0x71c19199b4999dfe, 0x590249e78b4c752a, 0x38c54eaf6547887b, 0x4d17d4af84386844,
-    0xa7a17c75da7266e4, 0x38fe00d9ad731b25, 0x935c67150f5c615f, 0xe1b8977a9c205ab3,
-    0xcdbc5c26f79859d8, 0x50a54b081ba18a3c, 0xbddb222cacf118e2, 0x1d2e198106b824fc,
-    0x4daa3376a58703a0, 0xa5dc938172dfd640, 0xa491bc6fc2daf2d6, 0x68aada40b2f714bd,
-    0x2462e6c1c3cbac10, 0xcb531c0e0140e166, 0x44a0339d31212ce8, 0x40dc8bbd340000e2,
-    0x51224e2b4b0c20c8, 0x3cbd675095d8f245, 0x7d136051252b4bbe, 0xfca7bb031ac2d389,
-    0x63b369b1b3c2d7fa, 0x26d10ec1b00150a3, 0x19e9456ba4cf9a11, 0x9e67e7290cb300fa,
-    0x1886921986861031, 0x0c801d2226c82d2a, 0xf9905417c64d5d1a, 0xc755181ceef58117,
-    0xbb4448d409ad66b8, 0x0004739cc6f58724, 0xef5049e7121a6454, 0xf52aa2163d897e0e,
-    0x3aeefe9ef726d490, 0xfb7bb6027e75f1fa, 0x22bfe0a8331430ab, 0xaa252d6270d1ea3a,
-    0xabca4cd51a02b889, 0xf850bcc86a5fd6d9, 0x1460344909e79900, 0xbe6e3debda973641,
-    0x6588244b259ae9c3, 0x4344e00b07a8cbde, 0xc6550a994825d901, 0x74aefc23d2dc67c4,
-    0xd57fbc47cd063685, 0xe426ce1f2f7ac1e5, 0x656094dfa72274cb, 0x6e3c81e0080c6f28,
-    0xc393cd01f6ed0e8a, 0x7af10cd6de5330d1, 0x8c51a2f495d16ae1, 0x32ab1281c0a6f3e2,
-    0x634749616615d4d6, 0x9662d9a1107fb76f, 0xc5271c6614e257a1, 0x95562771a894fba7,
-    0x1b4acb9b35993077, 0xe415487679a3e610, 0xae96b5935e29f3b6, 0xce3ac679962cc242,
-    0x88bdba5ba8d6a9f1, 0xab6163bcb8ceae79, 0x7e435c14d14dbcb9, 0xf99a27091a7d9e6d,
-    0xc89caf996eb61ee2, 0x4aebb617dfe70610, 0x02ec85906fccb004, 0x1f8861a6f157c8f5,
-    0x90c007df89ff89f5, 0xf046d1b31b1608bc, 0x52ebda9dc3349247, 0x1be90148e2a5559f,
-    0xb304cbbd43981e8f, 0x0dbb92eb80066d9f, 0x898df1e7feab934c, 0x53f13de097d481d6,
-    0xd9f5adb3bc0d2ab1, 0x966e89cd95563a53, 0xacf431d671505f3e, 0x898b2aeeee2e12c6,
-    0x175457be17699d64, 0x6268f2d83367e838, 0x4b8663096839f190, 0x7702e3794a101792,
-    0xb88386d6015b5198, 0x52e12ffa280c6570, 0x3e87e90005176571, 0x8548fc40a17850e6,
-    0xfcc84cf37332f1f3, 0x83b7880e5b9768cd, 0x98fdf421888fb536, 0xd1083adb8d63c483,
-    0x4e279050413a6046, 0x9015bb75e4dcf64e, 0xa12916e7d7d3a8fb, 0x287e883c17470f47,
-    0x45d71e4131723213, 0xc733661fbd0e5b7a, 0xf98d9dc09745d9ef, 0xcda970e7dd9c315c,
-    0x8f6aa6163fe8d750, 0xdc9d3b3c8872988c, 0xc67513271f9917f0, 0x38d4581651791027,
-    0x168f270d1e261ea1, 0x43b534f6b92412a6, 0xc52b41f62f684f8c, 0x0d07d0b81167a38b,
-    0x5cddacebac44d6ac, 0x77ce96aa5345f3c6, 0xf9f726bd7c4dd2ad, 0xea3400f8427362f6,
-    0xf7384a65996b8c0a, 0xf16b594db20c5406, 0x1daa34cba6b51c23, 0x74cd73c12bcd4ef0,
-    0x6933bb573cbbdac5, 0xb677af7853d8b7c1, 0x0dc58bbdbf5ebf6d, 0xed688e085e80ff05,
-    0xd6a481bd1151438c, 0x0942241b76777b5d, 0xcc66c1482e015451, 0x0c9bec24031886df,
-    0x2d16d698dab5b706, 0xa2cfa8adf7fda5b8, 0x0bd049ff0290b21f, 0x1341ba61f526c6c9,
-    0x6ee2c8283451a6fb, 0xd843286298f58b30, 0x730aa3181a01e229, 0xc1037e860db64146,
-    0x8538c71eaebc1c12, 0x431f2616a7a04730, 0xe2609cf5be086adb, 0xb7f601f58c1829d2,
-    0x67ab1047cbe96412, 0xc3b925a6ed8c81c1, 0xd926ca00e8a2d897, 0x7bfbf63c97a18fe8,
-    0x249ad885739d5895, 0x3a5b494eace9a309, 0xedd73bf17a0d3a5c, 0xebe100199d868f9a,
-    0x6571b226162355af, 0x9139a5d65c94c9a5, 0x79bc17316a6bdd5f, 0x2ec047416407ab2f,
-    0x430c5e90e81f0e87, 0x93a46e06da430f7a, 0x41373185152425bf, 0x76d4cb7707e9d7f1,
-    0x4fc94f34d117a1c2, 0x34f23d404fdcdd65, 0xd5cb2ca7dd142253, 0x076820de4517b460,
-    0x7e38fe599d097c26, 0x68d1bffa50d08e66, 0xb088336c6d4693c0, 0xbb93f26209d9aea2,
-    0x5db517b1680725d8, 0xce0e94622c53d05f, 0xc3abb9a86a405ad0, 0x2d5660f9655c814f,
-    0x507d0fb023c4c73f, 0xe8260d45fc4d0862, 0xa3abf877ffdfb307, 0xefb7efde6fefd29d,
-    0x77bf3d877ed68994, 0x018473568b707642, 0xdd71a00174cfd286, 0x806dfede3dd0874d,
-    0x680add264e8ec95a, 0x02ccf606d0a09859, 0x7dff2eeb0440d37c, 0xde7692642386cbcf,
-    0xe62798604db5e6b9, 0x9dbb3cb7749ba7a2, 0xba6447922507c60f, 0x379c13474c9e8808,
-    0x5b2f9839a66dea69, 0x9735fc7d2e07f78a, 0x6f479ce7d9420abd, 0x495a892978659bcc,
-    0x292c45799ee4d555, 0x5a8ac497c1f4e0dd, 0x9ec951cdbd20c6f5, 0x3281c0ee593e551d,
-    0x63f5f0feab4a6aca, 0x35b3e91b3de31cc1, 0x344717cb3295c418, 0xc275310bdd629ecd,
-    0x2bc7a13a1d8ce866, 0xa0a923ae62c41c47, 0x45ccea0c6ad0e5c2, 0xf12050d28fde35c3,
-    0x2af3a4eaa2869d41, 0x0ca0c5da1f6365a5, 0xc001543df48764c6, 0xd12674d0801b4e72,
-    0xb5f2b22727552e76, 0x764e5929ae8b41f8, 0xea4bda177c2081c1, 0x2e8002b3b0e178a2,
-    0x04039b7b2ac924a0, 0x629f1757ac10a9e5, 0x493cd5aa4eb4f10b, 0x582b071d1986c6d7,
-    0x0716015e563a966b, 0xa16e6e44ad424ad4, 0x59812230cb3dd561, 0x89698c56672c2a02,
-    0x44587c805e0db4d8, 0x2a9efb1db84341dc, 0x98d3b57c888f025b, 0xc25a6b76b567664f,
-    0x2968874ea94ab3e2, 0x607936460328e496, 0x6c4ce0b17cfde2e4, 0x97b7dfbefef9e98b,
-    0xe13c3bb32f5d94e9, 0xbc48007863f0d69c, 0xb54a1dd1242f885b, 0xed241749c653c670,
-    0x8df419e535af8af2, 0xa3e92896340ae6e9, 0x8c44cd0e9b1e807d, 0x7e8318a0a89dd5e8,
-    0xe90679e02301d441, 0x1293104d6057e0b2, 0x80f10454e02cb133, 0xc63e5005fbd7592a,
-    0xf442aed9a49935e4, 0xf144c8636bc7423b, 0x7a21ca6f0c5bc48a, 0x36f90dd86a778359,
-    0xd289a95a67092a2b, 0x3b25955b07cd44b4, 0xe757b91ec29e2a4f, 0x89abd57263f55b00,
-    0xcb37ad67a082f5af, 0xd102e6fd4ee8983d, 0x9bf319bc3560a86d, 0xe5088bf373202ec2,
-    0x995e40cd4fea3299, 0x12b772b1f988c6b4, 0xb34db4c37af48941, 0x88368f79ab3a7b1d,
-    0xe53c3a72979faadd, 0x2aa5071347d688bf, 0x00dc8d111353ba80, 0x3390a71103227cee,
-    0xbfe905ec8111abe1, 0xbda434f97f908d66, 0x32f1812d97f970cd, 0x6f0bf53f67e955bc,
-    0x9da8f76f15df2486, 0x8596f86d6e64d0e3, 0xef0a06b204406d5c, 0x272b9325e6363923,
-    0x293f7e9aac3c69e5, 0xac6aafd36f417c01, 0x53be0e6fa20866c0, 0x1f57d44ff5c2aacb,
-    0x1b92ff6d02f2653e, 0x4e27b408730ff655, 0x8f41227c9cd30bee, 0x13240adc7e1fe6c6,
-    0xf37a0a9877ab52d5, 0xe316cbf98c47fb2c, 0x95cc39319fdb09ed, 0xa3aa62672a4e4e6f,
-    0x73bd5b95982d1210, 0xb4cab396e65e9e19, 0x8418d3997859871f, 0x39c93d71bac3d062,
-    0x72fcc979c26fdb00, 0x30ab356bb285e1b1, 0xea1e8e480b4c1daa, 0x018cfaf3be282e3b,
-    0x05f093d2106932e8, 0x5ed71603af220dfb, 0x5f49f153760e6590, 0x36a6c3692e598214,
-    0x1c4e2071cb24bf80, 0xc4ebf120c72daef3, 0xba10fd962e18d664, 0x2e21fb039d3d4f3e,
-    0xf3ec41d1bbb393f8, 0x119cb02b35515009, 0x7dee43999ec7c1ff, 0x022396cd56a6551b,
-    0x3848f0d46c2fcb4b, 0x622c78b2e105aee8, 0x481c96c8086d8284, 0x40a5b180739f67c8,
-    0x1243ffba8c650865, 0xa55652f58a088f9f, 0xcffedb50d5a26b85, 0x42b4bdd281c95be1,
-    0xa4c0382d42dfbb23, 0x111ff16f91f7d5bd, 0xeba0b28c8f731ea6, 0x31a26d9140d7e6a0,
-    0xb80ac43b85ac22a6, 0x764766564c990b56, 0x942747ff383100d3, 0x7a47662db7cb85ca,
-    0xf27ead9cb3546cb3, 0xcfb6ec4b0778e7df, 0xd7cfe06d69684610, 0x1f42ab246ce09f42,
-    0x7608b8b4f92f8123, 0x27499643ea532558, 0xe261c47ac4b58c78, 0x1def7dc40312b1a5,
-    0xce5f02ca82d397c1, 0x9404b32307ffcd55, 0xc582d000228fcfeb, 0xb05502d82ea560ef,
-    0x18c7e896664c37ee, 0x5a70706a5ab7ecbc, 0xa45e6eab0ff93a8d, 0x5a9f7d7602eefcd6,
-    0x9ce534c8b499321b, 0xc98c531b07821ce2, 0xfd805df673265df9, 0xf0c7e39f7f52b92a,
-    0xf5c8930ecabb3424, 0xdeb55e59ff02d48e, 0x59f66d48d1aa0fad, 0xcc6913b8009c8c1c,
-    0xc9043ea4970d3b8d, 0xc41781b223bbfbc1, 0x68fdd589935c699d, 0x5a6185e38dc5c62d,
-    0x5e153927058c99c7, 0x940fe07992a755ed, 0xf73ce8165df9f922, 0xe0b8c70a82e44ace,
-    0x2ea9e21a21d5b4f9, 0x715b9fe122a7a251, 0x484d657fea28768d, 0xae921b8d86ced847,
-    0xc1b59e78a5a553ae, 0x582e5e07a8c99eb0, 0x961b43e7f880244e, 0xa26a958fbd5f3b37,
-    0x97adb40dfc2f210e, 0x2fe99b6f59197f00, 0x0c0e30799ccca896, 0xf8cae5bc36ce1f17,
-    0x8b9e16025864ae43, 0xbd71f788b76a9d3a, 0x18e63e27dcc3afa7, 0x1527b94d7df302a7,
-    0x6f4943470bec0f8b, 0x60e8606d23f35d15, 0x6e9c883b3bbf560e, 0x70ef989dfca01092,
-    0x60797afe457a9e50, 0xeb438fdae014f6d0, 0x7205c42c145c5d43, 0x6d3bc0770e3ea6e1,
-    0x5596cf8a2bc14267, 0x14f4e33a442406ae, 0x050d1d050314140b, 0xe077ddca358e9004,
-    0x07c9ca88313afece, 0xc2a257a959140b68, 0xb253d6236f6c7a23, 0xdb6b5166b962fd5d,
-    0xf6a56838f6f2eb4e, 0x8ca34e8c654f44f5, 0x52882a06145efa0c, 0x02ccaf010ea361f8,
-    0xb8d65b371e97cf34, 0x6f50103aef2502ae, 0x9f3a851bb43435e2, 0x4a314d74ea543527,
-    0x736b9584ff4ac638, 0x0bffcf900ec3c9bf, 0xa283ad1aba381e7f, 0xb8994321577dcc16,
-    0x01e24268d1d7458e, 0x5fd3ba9cbf4a6ff0, 0x13b45c7fda2c0e77, 0x7770b65a9fe1e735,
-    0x2b757ca03b7c3960, 0x003386eea74925c2, 0x8780d280915f6dae, 0x002ac458102de432,
-    0x4e6a2975a5984f66, 0x621db8efd84cb693, 0xecaf45a2acf9ab66, 0x046729e5682b3a3c,
-    0x9b4f0222216d7f53, 0x86d98de4093108e5, 0xc783d4adc719236e, 0x6cc97bb56ccef92e,
-    0x6827afb4850c94fa, 0x269d65248b863420, 0xe7c433f490faaaec, 0x315d4be30ede1379,
-    0x5dd06fe3cf5ee4dc, 0xa33ff291a06ba27d, 0xbcf469342f6947b4, 0xee5b8442947ee0f5,
-    0xd1661c5ed09668c8, 0x59ffef0a6710c77d, 0x93a08909c059d2ef, 0xfcc0648ff3c821f1,
-    0x0448f425b10a4809, 0x0121f5a248410159, 0x8ca513e723513622, 0x7a1f2bc35e6c96d2,
-    0x677943dc033a29c0, 0xb16c9ebc9c0c2399, 0x32ea4f74b08aa8d2, 0xff050483d39a0000};
+    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae557, 0x3d44638c52ea7736,
+    0xfb0eea89b70c8f97, 0x8c6450cff094985a, 0x77304cc354cb4cb5, 0x45b569836b2d85b8,
+    0xa2d52423d186f8ce, 0x28adc5a820f58b90, 0x17b2504b8c1c5664, 0xe996e60eb7b79ead,
+    0xf1c1d21a00468b39, 0x17f14582f21ba940, 0xe426e981dd89c4a4, 0x2c554f9aa254207b,
+    0xd6ba56221b747227, 0x6ac0b98f7d65c1fb, 0x4e588eb0cb2d773e, 0x74b59e21049ddab2,
+    0x852a31a9b78596d6, 0xd45ebde79cb35c3c, 0x8c5c82ea40ae3b2e, 0xa1a15a526c0b098d,
+    0xb68e29da1813d39d, 0x68eb586a3c7b7367, 0x0fc790c21c32bb65, 0x726331600d497b20,
+    0x811a126441481216, 0xbde5c24f855614b2, 0x7b300d8b51c694aa, 0x70f16e13069c45f7,
+    0x33a63e4b62763c13, 0xa4a80905973958ba, 0x64ffdfde52bb3534, 0x2432082346225b32,
+    0xb8acd7b57a467a36, 0x76984464612c3038, 0x5860231f936964e9, 0x4d3920f2798572af,
+    0xe09997ca624a100e, 0x66ad5290f237b7d6, 0x898547ca7ec31f46, 0x769f2d6972d37b16,
+    0x3fd34ea466e113f7, 0xcb86e3b0f8e79999, 0x60f71099889f20ca, 0x3ba4e3d516d2e1cd,
+    0xd56c8b0445a51376, 0x36d0c020ea98ddee, 0x862cae9fa4d816d0, 0x02ff1c4f1d9d80ef,
+    0x050ea7a195e41a93, 0x3c37ae21d23abbd2, 0xf9c492def322d7fb, 0x02b997c2a43b3704,
+    0x8ba6123033535e24, 0x7bdfbe2864549fa6, 0x9eaa128c6f7e443e, 0xa1ad243e697c68c1,
+    0xb448a2d909dd2006, 0x8a3ae0ecd05b310a, 0x53a56407626536ae, 0x6b51680697026dd9,
+    0xa0250ce67a116d61, 0xdb5b66341da7d466, 0x9b84fcb966672dde, 0xcc6e0b38dbcaf863,
+    0x801b3bfc56d99863, 0x8b6fb8b1a70603a4, 0x33a72f1970795a72, 0x5e5f999b95d954b6,
+    0x5b568ed0f9d228ac, 0x7d5f3df5d5ab90b8, 0x15297f27f440d06d, 0xb5c623620dbf1243,
+    0x7fda0d7f558e2ca8, 0x5e31ad7e65f8d8e8, 0x55d0341bbd522b1e, 0xe017a56910549a20,
+    0xfa5717a2fdf58d34, 0x470f9eaa698f45dc, 0x999ad39c1b98df04, 0x9dc45f7a9f843e12,
+    0xbc9c259ebb7e2fe7, 0x74cbae4aa0ed0d58, 0x2019fcd4b96725a1, 0xdb7c9b79add9e172,
+    0x0566a00ef5a6f0bd, 0x1936f6ac58bebbbb, 0x1451106024b466da, 0x1371db1182df6ec1,
+    0x5103b9ac3d012bc7, 0x77288dcca229e6bf, 0xefed4343f681c506, 0x098928fd64ac2d77,
+    0x885e5e2b37060c8a, 0x0d302084de49cd72, 0xefeea6225fd2872a, 0x12011f4201fde221,
+    0x8ce2358214b5aca1, 0x452641107db706fe, 0xa44cea3bde142de2, 0x92c8b26e7a34858f,
+    0x1374d89934ba546c, 0x58a3cad0017c836e, 0x9a4fe8b7b49066be, 0xc83068bb2d584620,
+    0x591890545721db93, 0x6af64a9326606875, 0x353b6d0a351d738c, 0x1438ecd69f0c199e,
+    0x6734df57d84274e5, 0x87a2961f9ce9bfa4, 0xe92775636fe247e3, 0xcb492d41e3ae4b2c,
+    0xe68a7e094df29a8f, 0x681052751155ee4f, 0x007ad1788f7efdbf, 0xc8673024cd661cba,
+    0x10b15667ace78d07, 0x7bfcc0f2a1b2b4b6, 0x83a799310fbcc9c4, 0x34f02ad3baff5bd7,
+    0x01f269d9747f9311, 0x1ced8dc693e0193c, 0xaf00b739d47708b7, 0xbef67a7c4398399e,
+    0x184adfebf56c3dd2, 0x231a249ecba3f038, 0x32a047ff53a4a069, 0x0dc570ee26a9fa22,
+    0xa3d9844352aece90, 0xc642b176414a2342, 0x5a8f07c632176bcb, 0xdcfb6c9c83559e22,
+    0xe120615546ad1760, 0xbb563bb18a91182b, 0xca925e8013a17206, 0x3c08087bb12700b7,
+    0x01f3aaee17ef2195, 0x7a34b97c61b5aef5, 0x089e20d1d9acaf8e, 0x23e059adba86b24c,
+    0x84707e87842f52a7, 0x486b845a36988cab, 0x09e9725751a94bfa, 0xba04830f21a7a573,
+    0x025f8683e884745b, 0xbcdce517fc806fa8, 0xee34822740a6019c, 0x0a66f9f2a4a20223,
+    0x25a3bd38ced01e54, 0x48ba85de6d644cd9, 0x368d1b4322e5223b, 0xee0fb36eb7268b06,
+    0x96b3096f222e1724, 0x1350073ad850a47e, 0x44e8146ee8876e30, 0x00dce1976eb98fb8,
+    0xe70b2ae03ea2802f, 0xf002f5f0162fd0af, 0x92f720b345dc57a3, 0x1dafb57121ec3ba8,
+    0xd5bb0e5d9c6ecc36, 0x9b6abc4c37e7fb88, 0xc64db2653c340d59, 0x14d305983efc0ad3,
+    0xcf69ceae87325fda, 0x1d355289f844f0d1, 0x10fc433a5204b039, 0x4af077d41d048306,
+    0x918fd8e4cd8df811, 0xf53657792794571d, 0x56f4bc61f5d7f29e, 0xd34a79675c252d02,
+    0xa9b05e6986c79e64, 0x401f784ac8f8c270, 0x500fda1a95c5b2c1, 0xaaeeededea5e6b0f,
+    0x8e239893c2c50c8e, 0x7e25d633e8af8762, 0xcae616c09d326b0e, 0x29ad3924abcd21a5,
+    0x358708481349e65f, 0x3dc71887a83b392c, 0x2b8e223ef47301b5, 0x9ce6381346cb2f03,
+    0xaab29ef40705408b, 0x92d142dbebb02b5c, 0x396ec6b278e0f384, 0xd1fcf1aef401766c,
+    0x6eb75bcaaf551be3, 0x70afaffe15878f1e, 0xd724f4ab0d0f6274, 0x64046720fa7eccdf,
+    0x7f2885345b6568f1, 0xb6f2d598a07a12be, 0xe7d34a46e3defe61, 0xa73778f4a054bdc1,
+    0xfe8372128c7b4ff6, 0xbb7c4d257b54a2a9, 0xd207c9e5f8c50abd, 0xfc0641d1debebf6e,
+    0x7db1ca37eeb14db5, 0xdf0ff60e0e60fab3, 0x1dfe3113c30ec14b, 0xdc3bc9eb6d191a49,
+    0xa5b75da154ea52f1, 0xdab07baf9eec9f69, 0xaaf060bfa3efb173, 0xf88c00f169e51152,
+    0xfde3e041af3f78dc, 0xedf5f70f37bbede9, 0x11f71e1d06bdc78f, 0xfc4e89ce9ac2fe93,
+    0x8300d92b51f62bac, 0x2a2c37f80ff60ffb, 0x0fdfc68d813cdb98, 0x797899b323957179,
+    0x26019b4a8bd8da1f, 0x69edfc07510cdf30, 0xd037de217de8551a, 0x6507709d38c9afe3,
+    0x32dce2fdf4af78ad, 0x60581c5b8d135641, 0x41b31191e8c0219e, 0xc93021205de40bcf,
+    0x1fd6cef58974a35b, 0x69ba928624be5ed3, 0xedb5ff2023714e28, 0xc8836ca857863a32,
+    0x2e2642e8125fbd14, 0xdfa544a5aaa04160, 0xb7b4e80c8e431ad3, 0x063a2fa929a64fb5,
+    0xbd881d0aa4f9a301, 0x04bde5517f24b502, 0x5dd9ecb52d190672, 0xf92ee10c297dcbe3,
+    0xb05f6b829ebc305e, 0x4eeade5f856967da, 0x4d187f68044da727, 0x76fb91a29fe1ac45,
+    0x3a23f51c2b51cb33, 0x57dd19849c28ee0e, 0x208d370d677a36fc, 0x4423adf0f1823e9f,
+    0xd2e7ed1673dc93c3, 0x52e2d97027223278, 0x52116d86d5d263fb, 0x5e7e1e37ddb0b01d,
+    0xf40e3010ee295383, 0x3b48c4db8c8c80c6, 0x8b9a0b272054773d, 0xd213dbdd836b2d8d,
+    0x60df6f34ee0a032f, 0xad76a120035909a8, 0x22216599cd767777, 0xf4155b784a40e469,
+    0x9a9f44e9d3747116, 0x85c9a8b777100c1a, 0x2e463fc281aef475, 0x19f71f8dd7ddeb7a,
+    0xd1f13e093834bdf0, 0xb2e22956f50713b6, 0x0fbbeb25e90e361a, 0xecd07b8fdc560718,
+    0xedbe8f0f6f74f110, 0xfeddc77b8f48e182, 0xc82bd3fd45ec6986, 0x12751f13fe751e71,
+    0x9b0ff7361b1818af, 0x4d6b208691b3a2f5, 0xdc89892eedee9ec0, 0x4cbc5cc0486ce735,
+    0x2b37ad6806831c4f, 0xa5f26114fbbc6fac, 0x72a117bdeb4ef550, 0x1382075282b534f2,
+    0x5fc6182402ecf551, 0x085e7444571d5971, 0x5f363074775fc6b0, 0x0259fa1efb470884,
+    0x1a25b1ebc9440c2f, 0xf8f0c5ea05ec4270, 0x20b8f394089c632e, 0x2a9b26f8aa1ac7c6,
+    0xcf6fc2148c899b55, 0x287212e014d080c3, 0xabd21bcf1fd644de, 0x0135b0a60aac69a8,
+    0xb17c5caa97a0b5f4, 0xc08793930405c3f1, 0x01b2d7ee60c44f59, 0xc4446ca404aab651,
+    0x53f86d5b790951c1, 0x76a71d244457e0db, 0xb037d86b4359ecbc, 0xd443c4a4243e3c04,
+    0xa45562e8fbbc6bc2, 0x1d683b1f6b9fe659, 0x4c2f93c0d396ea20, 0xb24e23ce6b49d6c2,
+    0xe85ab3a4101f8bb2, 0x2d43e10522d5284e, 0xcbb86587d9f1226c, 0x65b7558b74b68474,
+    0xe598f456a73e8d48, 0x5c79daeada943ecc, 0x4c638a21043a2103, 0x6125f76e77e8e52b,
+    0x1d988be8f5cc6da6, 0x062f3309e97c77b7, 0x12e26b5447776049, 0x852a663c7429efb1,
+    0xbcecd41421bfbd75, 0x685fbbe0a55fc51a, 0x1800af44d8262a60, 0x01cb699994c96c86,
+    0xfcbb6c456fabf6ef, 0xd75f0d5aed4ec339, 0x8f2fcbff1259d68d, 0xf97a91b5d4575941,
+    0xb0d2d15cb67d7ed0, 0x3655e9a5dc31c358, 0xbf07066143d8c30a, 0xae6daa760c63d78f,
+    0x5a8a15422d532d5c, 0x3687c872ad8baed9, 0x31cdac0358fe038d, 0xfd84371adde0b417,
+    0xab3fb023a6f4435f, 0x799930aceea0af1d, 0xc8887aab923df73e, 0xc0c10b456bd5e280,
+    0x00f6f8e2afaf83d6, 0x07a216d01b399c6d, 0xbb4b9f336a8df1dc, 0xc7b0b25297235b44,
+    0x541c0d23d2164846, 0x2b6d405654cf02c8, 0x1528e6e8cc6b9fc0, 0xa72da9d238887417,
+    0xe5d70f7ef3e48a85, 0x9a5582e98e00e1e2, 0x5ca6fdfa568b82a3, 0x42de709e306cadf9,
+    0xeb8d06259844ebbd, 0x872323470c54f711, 0x76e987df7ab16c6a, 0x71949fd698a98b3b,
+    0x798fd31b10eda2ce, 0xdfdea2cb396c1dc6, 0x66a0bdb24c395395, 0xfede613bc8a8becf,
+    0x7c8777a524fd8ced, 0xc3d1de160fc87c83, 0x926e50ce6145a053, 0x15c9858718ca1ff3,
+    0xabb87816712bb1b0, 0x499a4c63f8705f6d, 0x842a823525564bf5, 0x2476919d5b12adec,
+    0x34dbae870f94091c, 0x0fc7cc5859b436d4, 0xdfdc48ac466e2fe0, 0x0b213b42e8843f22,
+    0xbd7f36233219c48e, 0x2801aae99927d036, 0xa5abaef004423a6a, 0xeba07421ec251114,
+    0x4d10491241829a1e, 0xb2293d930c5621fa, 0x219f60ad8710e107, 0xcf2d516d76e46afb,
+    0x8407e07aa4ae2bba, 0x209a983f14958d15, 0x9568fd21f8806450, 0x181bbcea1a736cec,
+    0x0f54958d9b2df604, 0x7ef6c5ea9428f0a3, 0xbebfe6fbafe180d7, 0x5cf48f59d39da1c5,
+    0xd1b4ecf0fa356833, 0x759ee5d8fe248084, 0x518a35b2aef4cb02, 0x55e003417fa4aabd,
+    0xeab197e82b224d7e, 0xc7ab5f8187675bd4, 0xfd49dd91d75913fa, 0xf4ea1207b74e3df5,
+    0x0aaf38076cbe8681, 0x8096923dd6eabd03, 0xd8596aa9de86c802, 0xddfd61c4e13fb9c6,
+    0xc0a88eafe2f0635e, 0x7a6d6f36d133d69a, 0x07e4142bf54f2e3d, 0x4ab41380a64b6a07,
+    0xba216cb8cc3138f9, 0xa0cfe2235f863bfa, 0xa9fa2fb801aedcc6, 0xbece3691d050752d,
+    0xd3995bcd57477589, 0x6c6181c0c304c016, 0x1ce2665591fe10df, 0xdcde56c4bbaa485f,
+    0x46297c8e7de61b0f, 0xff8757c5bab1d5a6, 0xab72f431e3ed7ff9, 0x54c03f303630dfc9,
+    0xe1a22ca203b592b1, 0x0b3472ccb4fd1298, 0x8d2a247073d51255, 0x494c77ebf6db2419,
+    0x3a7ed3bec3bf7820, 0xdcc2060df215b112, 0x30f35a78d0cd6a67, 0x029c7acac4f86b49,
+    0xa7d6d8b5f88e7561, 0x908b2adc1958be91, 0x59232b045e4dda4f, 0xe3ea2ba068929d3e,
+    0x4b91ee93457c2313, 0x8cb3de944b7febe6, 0x12a9610afedd8585, 0x6131593b4eb77fc7,
+    0x713aeef145a7dd48, 0x0454a7efd149a390, 0x70f19329a1da4aa7, 0xe79cc15908438589,
+    0x5397bdbd5940e668, 0x5fe4cb326eaf4d55, 0xf85c07eeac5482f5, 0xac3f00090025433b,
+    0x559c1bd0784de7a3, 0xb66ea5cd5e962316, 0x14f44b4ae206140b, 0x1139d173b8411195,
+    0xb75f16cf68305bfd, 0x44d1ac4ecf1b9d69, 0xf442b90a2d98e050, 0x60933e4540b88328,
+    0x14c2bd44cad670d3, 0x32f3c088465d3a49, 0x974550128bd62aca, 0xf332dcebd7eac58b,
+    0x6ac37e02706cf885, 0xe83236ad7b2b3ed1, 0xc7a9867bf6ec41c9, 0xb0da09751bbbbb6f,
+    0x4a168eb544a9b406, 0x62a1f2390c4d0a2c, 0xdbd81c9ed73e553f, 0xc7de78dcfe467792,
+    0x40070c073eadc77a, 0x86574851045104d2, 0xfa6b1121dd4a6263, 0x0c75540b64625da6,
+    0x567c2cb17ef30dcb, 0xd66dde27d26f42c6, 0x562bceb4636abd85, 0xfd6fa31adb0437ea,
+    0xbdc10dd52be5b7ae, 0xf7d0dbc0732b79e2, 0xb5675a7d6a63e323, 0x9ef18b9a11e7da96,
+    0x29a46f55117be48f, 0x91e267768dcc4a52, 0xc7601709f498f279, 0x60b8a6ebd0f5c706,
+    0xf91d3b2ae4098779, 0xc8e6517b77d7ba33, 0x899edc503201957a, 0x614d2cb4008978a5,
+    0xd67e0a0d7f4d5584, 0xd1e8172f41ee8785, 0x971a77cac0b62568, 0x78bec585a3dec7e1,
+    0x79d196fff67d69ea, 0xb4e06213d529a4d8, 0x8a1376e2b15a6240, 0x4475d63a2de22bd5,
+    0x222c8989aa145176, 0xde836bb0f9425207, 0x017e786792357136, 0x2d9d8c8aa300619d,
+    0xaa73c2294edb0422, 0xae23062ff20b3e12, 0xbcca89ea8a2fe60b, 0x0f276c90c4736fa3,
+    0x38341af9a0a84857, 0x17c1e88557bbb8c8, 0xb639b5e3cca1ac87, 0x9920707ef481c5a3,
+    0x2792a74e5aa7efdc, 0xb4ae90b46a6b6f25, 0xe30a72322d1720c4, 0x9cbed0262b34a38e,
+    0xf49069ce10c194a1, 0x1350ea0766fe3ebc, 0x6170e20c316574b1, 0x48e312366b541b91,
+    0xde83eff1cc419f94, 0x62bfd3c662715626, 0xba05955d073af158, 0x9df9cba8b7e5878e,
+    0x97dfd55f471f9409, 0xc7e1345851aba9c6, 0x9aa9dcaac2e65685, 0xc50ab5696c249873,
+    0xeb80bddddde258f6, 0xa1ec2cb331a7e8e6, 0x4698d58d1722d78e, 0xdaceaad270d8ef7b,
+    0xdd3a234ed032ee72, 0xb4827afef2a2d1ee, 0x0f9e487f260c587b, 0xbd53cb98053c4172,
+    0x1cd4e30c1ac8e266, 0x8242da7c7aa124fe, 0x322f202b9cf9d474, 0x596d7e898a9c2f4c,
+    0xf365ca49775a2731, 0x61d2154bf41f7ce5, 0x9ad36179ae5b7995, 0xa58874fa57bc46da,
+    0x4cbdea906202c248, 0xc906d972b2411a2b, 0x89492289c6cb5a3d, 0xaea9d6575bdccf57,
+    0x588ca054e84b1954, 0xfc1b54204e1a0682, 0xecf6b6af9ac2e35c, 0x72e0b2ef33c48fa0,
+    0x1cb9d9315bc674a3, 0xb397d26ab9b933d7, 0xc3dc58d542cff53f, 0xcaef23a05aae17e2,
+    0xb543a2e90dc33870, 0x744dc2029211714b, 0xcf32f6f1d51247f8, 0x9dbee55818c2e23c,
+    0xe54b92b01a32541b, 0xd1a398cca6b909da, 0x38ab69fc2aa7cb6e, 0xd72a1e952d24140a,
+    0x9e283a480aa41997, 0x920616921ce75767, 0x49a5e8e58b9820e6, 0x5b22dc242d9058b3,
+    0x4640954e92de561f, 0x9ed242b7384135e3, 0xa9242d2330785eae, 0x69411378b522ce0b,
+    0x07b0a36592c98276, 0x1947c59406c43c59, 0xf803389714360729, 0xa5dc72bb938bd8b8,
+    0xa1a073dbdc59d2f1, 0x7395ca061f3c49a6, 0x61c50acd4d78fc9b, 0x77432b04e65be5bf,
+    0x2c16e6e50e4a6d36, 0x0a3184c87a8637ea, 0xd2630fa965584933, 0x3aea9c9adad6ce66,
+    0x2386223f35edccc3, 0x9511ab82f677faaa, 0xad58a66a7fcbfceb, 0x04f180eccbbb56b3,
+    0xd0f53d98fbf54890, 0x1ca1d1d5dc15d29a, 0x9e142b409a91d7d4, 0x8ade0c76ea02ba45,
+    0xcf7407afb052c823, 0x2fa98c395a6ee658, 0xd8a9daeaca185b2c, 0xd4efd450af367abc,
+    0x11ae3f1b3f9d608b, 0xf8695515c9c9b282, 0xb2e39c56df563a0e, 0x67a7d943187a4c41,
+    0x548eedcc4e6e6fbd, 0x7a9afbbe7a031f7b, 0xd453b6184a5abea1, 0x7a559bfd9afec57e,
+    0xdd088edb91a363cb, 0xbb3909fe4a534fb9, 0x1ddd49f84af74cf6, 0xec70c719ebd38942,
+    0x5a922a2570b43546, 0x1fde4aca40047b11, 0x2741a248d81b2baa, 0xbed65c92634e6d47,
+    0xad900d130aac2484, 0x1b6f812bf9a602da, 0xc02015354c3df916, 0x29f6b83ffa03be30,
+    0xb10f626a12b96902, 0xda6b071f5eeaaed5, 0xaba6bbd8fba0b6d0, 0x169bd26333145528,
+    0x2292d80bf1957711, 0xcce052a626ece76a, 0x450bcfd2970907d5, 0x41a29cfd9fef36c0,
+    0x7dea6f295c126aa8, 0x54935543994d5392, 0x6fd9526f9a34763d, 0x5a5f912e4c1a12c9,
+    0x50cfa1b1ff08669d, 0xc585a7775678286d, 0xc6623b5003491c49, 0xc615205af385c759,
+    0x180c227eb321c79f, 0x78f0de35f15c4458, 0x66c9b42a3918a8c7, 0x59ab252e280b7f62,
+    0xb7104948774ad748, 0x8c45e27c121eeff0, 0x2620b675b3599d34, 0x2a114880476c503f,
+    0xe37457f5a33ca8af, 0x4fa91ffa1336c4b0, 0xf601475c05a26fef, 0x184ead630fc21fd8,
+    0x666403fc25d35b62, 0x0dab612196c62428, 0xc483732321d2cf1b, 0x73f3b4f4c6f1449c,
+    0x1aca6614aab59264, 0x21cb1825e280eecc, 0xa2c41cb33a672680, 0x65399ff753cdd0be,
+    0xf56025d1e0a65d5a, 0x84e6f062658c3bbe, 0xec5cf4b5327e166b, 0x6fbd606c2968bb76,
+    0x7bd4e181f6c6f16a, 0x6c4f240a66ac33d6, 0xfed5d794e3663881, 0x5720b5c0e978dd10,
+    0x441b9588eab5bff4, 0x44fc09f14d497afc, 0xa98f9a2f89e3fc44, 0x89a240ef9aacec5b,
+    0x3fb8e1334befc117, 0x9dde92ecae56076f, 0xdb2f545a0aa66fac, 0xd58f65880eebd024,
+    0xf59aa44462ceda70, 0x985f053ad64c00a6, 0xc6a6772ec48c49cc, 0x9c84632a989888e7,
+    0x77ec7a0bfb2242ec, 0x09a324592bb852c8, 0x710536e8f37fdc50, 0x51c22bf1a9d722b9,
+    0x8dd0365e93d7bc2d, 0xc84a70fd291b47ed, 0xbbe111bbbb087e00, 0x1a9a904adf3afca7,
+    0x3bb5bb751a141c0d, 0xc44db4f156eab35d, 0x1b2ea4b7b7993c06, 0xdf68c3bb977a46c4,
+    0xe11de9485e29e1b0, 0xfe28eb98f8218b2d, 0x416a43b1487518dd, 0x1130d8605583620d,
+    0xcabc6a136720f1b8, 0x98d8c17a2bba0b9c, 0xf0c58d0008ae4c12, 0xe41a7b23b1c699ef,
+    0xb1c56e629b692c19, 0xe7684148335bbee3, 0x239db5a5f7e2e96f, 0xefdf3cfde6f9fbef,
+    0x5ebe7dfeafe73fd3, 0xb37f0c68f4fd511c, 0xbc8c5eaa771b0dd9, 0x186ad986a95d8cca,
+    0x2d1e780aa66b1609, 0xe1392665e250c485, 0xe20e387e57f1b656, 0xa24ebcc8859f6436,
+    0x71b601392d1adb4b, 0x4aedceaadfc7b657, 0x3c4e48fe31b3af3d, 0x36acf3112a2a0106,
+    0x9bfac27be7a50686, 0xd829fb3ef05c86a8, 0x59475ccfc32541c8, 0x389aa043dfd721fc,
+    0x24df3977702d7c47, 0x541a3044377c69e9, 0xbc6fedd4d86f9afa, 0x30c673b62eb53261,
+    0x9bfcbdd2c47adae4, 0x1033ed7e38f58733, 0xe953c96d2042c316, 0x707840ddd432830d,
+    0x6c86505146f960b9, 0x8683771d111929fb, 0x2a4712f88d672f65, 0x476cb38a6e556f50,
+    0xd304f35011f5e078, 0x11cb0259b72ee079, 0x7407cf9d2dbb5482, 0x5f2283efb907a048,
+    0x352f4e9be138a909, 0xc7a99bd4c910eebc, 0x4784697c5eaf37dc, 0xd2dd74429199acc4,
+    0xcc7bb1465c44e56f, 0x7cadb04e91f593f1, 0x542d271c24c66d10, 0x3026f0094fcd0cf9,
+    0xc8f9aa83c6d21eaf, 0xc0e883a71fb618e4, 0x242b4a26e173dc03, 0xb18e446bb66fb5a6,
+    0xf9058e8b9ef91f82, 0x6d6fa2a262130e12, 0x6444ba8564b6f9b2, 0xbfe1acad295359a9,
+    0x15b02a88b5e65fc2, 0xb3de78ca57a13c1c, 0xd7b12f8e81604de0, 0x0102b1f3ceab7325,
+    0x10b4ec1066e88402, 0xecd5efbd13c72983, 0x6b764357a8a9fac6, 0x7a30912cf712a404,
+    0xee109ce1a17ead26, 0x363fdc89046cb44f, 0x0ca7d11f2e8b3868, 0x56d5e6f3086eb1a3,
+    0x718e4d829d6ab491, 0x91a1f780d13fc82c, 0x5dfe8a846198de6a, 0x9ad4416e1f67a09b,
+    0xb913f2dbdb1f4bc7, 0x42136db1d0bc8333, 0x880e3689f88e85cd, 0x24a4319e68cee7f3,
+    0x2bd6bacb72274711, 0x8edeb1db27780f97, 0x8293b4479a5a573d, 0x4e28be6389bf188e,
+    0x13aaf82331a868c7, 0x44807db14ad6ad31, 0xa068f22148825c07, 0x76ddde729bd2b9f6,
+    0x28974fb0501b3562, 0xbf3ee05564a52655, 0x0afbd35fac626be2, 0xa1def4e4a8ceba86,
+    0x06ad6fb33aec98ad, 0x773af6d8aee97b76, 0x7e860e5139d94b14, 0xfccaeb8cc575dc04,
+    0x3b6b98c5f97db937, 0x78d26fb5ef8179e2, 0xc6a592fde3ac6e81, 0xf4710b04083971dd,
+    0x4f5a4774a3c3e074, 0xf0ae3a2992781ee4, 0x1dcfa46d393e18d9, 0x4f1b1f0cf0101370,
+    0x6deb110bce583794, 0x07aac4e8a2942ab0, 0x14cdbdd1cfa024f9, 0xea23a39938db26a5,
+    0xe41a45721b1d8428, 0xf472a4efe536709e, 0xeb2045f573e5e677, 0xd4f0f211f816c4e3,
+    0xb3785c4dc6481ef0, 0xfa9eaf193a2b5973, 0x48c78c91ebc57d22, 0x6e9fea6b6e8093b9,
+    0xdcdeaef4cebc2493, 0x11b251343ba261e5, 0xb5607e86edb6e37e, 0xd0ecc0cfb2c3eeab,
+    0x5f047008959b6f7f, 0x9b795fa3017a105c, 0xd7d5ffe554f7643f, 0x8826bc8a2f824aaf,
+    0x6069b325d8c8f881, 0xc9327e27b1029bbd, 0x83be1bacfa5fc755, 0xd5c8c790f5a249c8,
+    0x734ad81c8df727aa, 0x08a1f589a3bc4ac3, 0x71e104c541d62ab6, 0x47c37def0febd522,
+    0x5a9ad21a91ac71c2, 0x92a75e5e49d36185, 0x1b1dfea96e6af6fb, 0x94a42ee1ddb7b7ff,
+    0xcaa406f66f455a78, 0xeaaba70edbcfd465, 0xcdc55faa5fd1cc53, 0x9d4a3b9b8c7f9d74,
+    0xc2970495d17800eb, 0x9279d29fd07d68ee, 0x067cc769701180d5, 0xacb7d7a8b7a7eb3d,
+    0x35a12d4e64fa0d47, 0xa36fc652fe029f84, 0x0adbc7d6d93ac256, 0xea9cd4466cfc5e85,
+    0x954bbcea70d960ae, 0x2ec33ae5f9be1090, 0xa704eda3efbdabf1, 0xd3891f70576e427a,
+    0x43b012feb4df5412, 0x722b46017f7843eb, 0x7069c737b3d16f53, 0x6fa64c4706e8c8bc,
+    0xc730466b316f86d8, 0x738f7426056aadb2, 0xf6c1b6f88948a4b0, 0xa91322139cb3264f,
+    0xd54bac493a7e39e9, 0x864fedbef5327410, 0x6277f76b38464bfc, 0xfe127d6baa82ead3,
+    0xb7e3efbd6523ba10, 0x208ab246d8a08f24, 0x5e0c9208e34b4d18, 0xdf942430fc1be309,
+    0xbf091818e139e677, 0xe270c5efff52ec8e, 0x6fa26680b9ca3351, 0x38b86b865397d68e,
+    0xd208bcdb8c696930, 0x1b892f2925f3b290, 0x685a8e3d8e9b61a4, 0xf89f5c7e21e5ef5b,
+    0x3d6368c4c76462e2, 0xc3b06931e2e60292, 0x2c329b2030d18ff7, 0x953e2d20d4bfa209,
+    0x19377dbe91e46fd3, 0x4ea411249d8c971c, 0x6d67b04347802952, 0x7ad6f67480f74c8d,
+    0xc17963ad9ca9b4f6, 0x0baf71ad9a74e31a, 0x0f89385dc5a69675, 0x1c4e35edc4ded054,
+    0xda95fe63f81c2865, 0x2097c8e240ed4d84, 0x6d55e1f115876f42, 0xe8abc9e3af9fc8db,
+    0xf00c66275571003f, 0x92e5b32562253153, 0x27e600007fcd7609, 0x5b5c99621bbab853,
+    0x886c47a80af75aba, 0x12d1441aafd146ac, 0x6444af33a2d6d009, 0x7328cfbe221894bc,
+    0xed16409a27284c91, 0x21a23b95532968c1, 0xf5a88df14d27fcbb, 0xbdbd429aa3a9dfa5,
+    0xdf046127082bd3fe, 0x8d4785785948849b, 0x59b5773cbbef9887, 0xd6aaef294ca06000,
+    0xef23d775ffb74c4f, 0x50ccf351addd39e5, 0x911ac7f6394ee300, 0xc1aadbe42da1d2e4,
+    0x0d14a987aabd43e8, 0xb884ac727a84b1c4, 0xf09b341562e0d4eb, 0x3b23068a749f826f,
+    0x5c74454b6e217fbe, 0xbb7b6542a189f1cd, 0x26e34713ff4e0685, 0xcc6ff2f579d38e78,
+    0x7b9bdbedd6b938ce, 0xc225729ee97eae3f, 0x6c69b12e60d5c9dd, 0x5f398b7ddf9b3585,
+    0x0c69e9ae7cc1e548, 0x42b0bd1724fa5193, 0xad7f7eb192d1f527, 0xeb7f3695ac6d7db3,
+    0x0cea5a0fd586fc1a, 0xf091440d571df0f4, 0xcbbb691d9031c1a2, 0xe6acfb3d35b3e9f9,
+    0xe11ff7adb7b8dbe3, 0xfaccc4b235cbc589, 0xc17a2bf0917b68e8, 0x83bf8ef42e2cad5c,
+    0xa43d5aea06e57c2c, 0x804f6b96cce77111, 0x600ecc2beb7fc297, 0xe34a8a2a5d14587d,
+    0xf682108f4fc42bcc, 0xf14da30f5a5261d5, 0xd901458658ccd016, 0x23e270babb0b1e46,
+    0x1d5c367b86a16e1c, 0x10a5bb59723f4fbd, 0xa9dbc7536fc9fde3, 0xa32a4587662f033e,
+    0x952ca67ecdb8c50f, 0xc8673bf0911e7e0f, 0x0a6deaedd733d226, 0x48203451fa383a1a,
+    0x1ad0049bcb3acaa2, 0x1ebe19739b196581, 0x6c2a85bb54920b7d, 0xcde798c5577c7a5c,
+    0x94b5ac9fbc2ce155, 0x9167a7adabe8a6c5, 0x6e18a36d60b6b060, 0xc116669635ee038b,
+    0x059fecc5ce113429, 0x2737f06ae1ecddf0, 0xc8d8d2ccfa9370fd, 0xbd5d372d8eb2dee9,
+    0x77afbd8f06d5b6c1, 0xfaa5ae07f09eddd3, 0x516e506c1cb3b539, 0x894bfb6858c70e39,
+    0xda8a9a826313580b, 0xad0702633ed87db2, 0xdc0802ffc9e02f58, 0xcb1e742feca7e9eb,
+    0x9584c72744b63991, 0x857614216e1eb906, 0x6faa426a4a22a3e3, 0x5d1379660e432af4,
+    0x43eb2a529b27377c, 0xd41b1d2842e476c1, 0xd142928ed47c7f68, 0x3f66454d5b7214f6,
+    0x5d1f95c42157f2b6, 0x7830213544b649ae, 0x5471bcfde52f56c5, 0xdabcfed7275cdd19,
+    0x36f5138391833e06, 0x5b3f55def17e727c, 0x9e0091e75edd86ef, 0x7fd2d1c95fe7bc41,
+    0xc6f00462567f517f, 0x8691bd86f77cdd12, 0xaba1100876b1777d, 0xccc564682c83ef93,
+    0x5950acd9ee08cf4c, 0x6bc3f4ef982521d4, 0xd68fdf51ffedc219, 0x3b244c85b8332d53,
+    0x85c29da0537a696d, 0x0e3274ad8381215c, 0x1cfae458fe98149a, 0xd5727892813c2d74,
+    0x24ac9d3792e436a8, 0xae2234409a5173dc, 0x1e927b9fb39bfa8c, 0xd6b34d3fad76876f,
+    0x15aa9dd14ca20e3d, 0x22946a77dc32aaf0, 0xaed28c022108746f, 0xf70d4be455dde3f7,
+    0x5ec4173fe6c58c5f, 0xbef3fc8e05ce8ec7, 0xa4e6e514c3a51328, 0x245986d7ea3b4938,
+    0x15eb90bb369f4440, 0x1adcbfeb732e4c86, 0xe21f389b2c875cc4, 0x0fab7a3ba0dd4538,
+    0x9784e9e9766b89ec, 0xa74d89ac2624cfc5, 0xa09591486589461e, 0x1e7fef697757d2a3,
+    0xfd6656e6d41c55dd, 0x968da21f25f7e96b, 0xd9f47b5a6ff7899a, 0x2009f9568e0e826c,
+    0x1d38cba21b35933d, 0xcb7e7ed586a733ae, 0x666d8593038a9149, 0x151f14a357905cbf,
+    0x93b0c5968955c41e, 0xff05c7f8c1e2178d, 0x5e7891935f5e9bba, 0xf65a6d95b0d9fb05,
+    0x4269ec63eca1113c, 0x17a37f67d4345e04, 0x11ac1596e7c8effa, 0x977637ff28c3bb82,
+    0x2fa6522b02e3e7d5, 0xb89c4cfceef74663, 0x30256a5ed95853c4, 0xe21a75a50e0c219d,
+    0xe58f525b8a5ca525, 0xceb7afece6c6670e, 0x569137f1c7aeea3b, 0xe88fd83c14491ec8,
+    0x5ddfc286eadc32e6, 0x27332ea5df91ed33, 0xb5b15c2045fafbac, 0xec96f53512e73fa1,
+    0x3e07fd9a9f557973, 0x577f0ea02686c643, 0x2cd9493997a3d904, 0xbc5a66a7f8ad71bd,
+    0x74004d3f9cd04ce2, 0xa823d0af51fb5b22, 0x92ce41b9da85c51c, 0xc3cadb1bbd7690c1,
+    0xaa5c8e9c6f305962, 0x190b39105aecb1ca, 0x76e32f5619b0131e, 0xc6383290bd8bdb6b,
+    0xf1cc795107c4826d, 0x13b5666c4db2460e, 0x07c43b958ceff044, 0xbdef930048283095,
+    0x55603455211566e7, 0xaa4e0f653518cfa8, 0x302697a7b18cf8fa, 0xfc8502f6990db926,
+    0xf62e699e8fbdab11, 0x5d5ec112d9f74797, 0xc195f860a8a939b7, 0xc19a68908e97c08c,
+    0x53b25c4dac527542, 0x52c095243136a655, 0xcd42f9f80693d759, 0xe7d0dbd0d9b4d54b,
+    0xc01c5a5beacd7853, 0x66cabf8527af9924, 0xc6ec73b784a4bbb4, 0x903bd7db026fcdd1,
+    0xb8a5f1f7949559b2, 0x8870ea69f3d6edad, 0x886c44aefb12b9f6, 0x1d5b11e6aae4759b,
+    0x52d3706526d1d6c6, 0xdcea0533470f95a4, 0xbac25b81439a1587, 0x34ab3621ff6fb181,
+    0x5543959822d67735, 0xbceaa28913ec9e6f, 0x9a1e605d51736c3b, 0x4fad9f04cdd0fbca,
+    0x9b69abc89ccd2d50, 0xa51b754ddc81544e, 0x919b614933b7b1af, 0x60820fe8350900d0,
+    0x4036adb0a7639281, 0x744d7245161ca38d, 0xa4efec7c8a8362da, 0xeac386ab983e2401,
+    0xceec4323308ec7d5, 0x5d3fcbaaf6b3d411, 0x1f539804a6fa3c3a, 0x89ef609ba31cffc7,
+    0x971a6eb4555cbfa0, 0xd777eaac2f877154, 0x5155879350dd321f, 0x4fc51230994c0841,
+    0x72ef379cc9a5fa9c, 0xa06acab8810cab75, 0xebdf569ecc24275e, 0xf53bf431b66b610f,
+    0xe593e1d353eb7b0e, 0x9eb2f637b91d0263, 0x8883f2d1dc9c58e2, 0xe8b0df1f8d53b0d5,
+    0x62c227f42155b422, 0x6141786c9f4f7a43, 0x87071362106e8707, 0xd87da18ac28507b6,
+    0xe2de44ed352aeee9, 0x8a359f56c8724150, 0x6082504cbc05ad21, 0x894f1288f29bd976,
+    0x293b83c9a80cfa13, 0x6a85136eba5000c7, 0xf344b5590484d3f9, 0x2c119773699180c1,
+    0x0de0cdcdf959ad38, 0x7ceeb521482de1c7, 0x8cc0a5ff2ee3e2e6, 0x0dbb5c91c0daeef1,
+    0xc1b54821064e578a, 0xf7cf3a7c4db0bf5a, 0x03368dcf5d583bdf, 0x093c93ba3e279079,
+    0x2dc5bed217e2391a, 0x1be7d79d52510fb2, 0xe892684de3d33449, 0xde3fc767453c0fdb,
+    0x9feb1e4efe597bc2, 0xa27922ad8841f308, 0xc9764ae332619b5b, 0x907c161354d03445,
+    0x6db54253816d6aad, 0xdaef5c0ff5bb46a8, 0x4d0b514e681ffe9a, 0x79252b2f19ff9dd7,
+    0xfee01bd59d59c08b, 0xa46ad05f83c58ec3, 0xf830aa77ba5fc313, 0xf6f6967fc34848b3,
+    0x7e5f1fd7c106574e, 0x6267713b32b61178, 0x33df41f2b945729c, 0x4e2baecedcfc5ca5,
+    0xecaa5c1342ba5f45, 0xb51d5432a9e2b89e, 0xbfe2858b549fafb5, 0x232fdc48714d7a5d,
+    0xeee5635c4eb88044, 0x2def3504bcd4ab37, 0xa2e0550881094ceb, 0xb7cc7b8dad13032a,
+    0xe69ccdd157c4ddd5, 0x141b37d28418afe1, 0x29081c20f0ff06b1, 0x8e10f0596124be84,
+    0x6d8d354c580893a9, 0x0b337fdd6b7d5012, 0xcc4fa2103ec7bec7, 0x2667841c71121143,
+    0xbb108f5533bd3a82, 0x7eee380179846cb7, 0x597eabd96feb2128, 0xffecee22ccec2210,
+    0x059be3583df1146b, 0x8fda7c180487c650, 0x2f485578ed6f38d6, 0xfee6b5df5c450b59,
+    0xba250d9eb3c1bd66, 0x89805ea1c7cfd2bc, 0x8ced73eb838106f5, 0x3ceeeeea0be355f9,
+    0xa7cebb85cf01078d, 0x08f0a50e5f6eb2b3, 0xd76a430656f7b88e, 0xdce31d42b492a891,
+    0x66f0854d33eee125, 0x340ab258a94d6bbf, 0x49c8f83d1f68cbd7, 0x8ddcc0dfdcc96073,
+    0x26ae89436424dfb9, 0xe8699fefdb5b1a55, 0x517aef60eeb7a5a2, 0x8a96b7b738f7aff4,
+    0x1ae5c4ce1c97711d, 0x5a6c739ae550257e, 0x82360b29ff2dc98b, 0xe53c2ed8ed84e3fd,
+    0xa8ff9094aa1e4bf1, 0xed9318dcb03dfab9, 0x0cfeed5af17fd619, 0x16bed191e20e8da6,
+    0xd1227bc4775995ff, 0x9ac457ee022520eb, 0xcf3dd3aa6f482c15, 0x6945bf2edb19a806,
+    0xb0d4ad141bcc01ab, 0x4b64ea3cf6dc7670, 0xd610026e0175542e, 0x56516a9e4b415894,
+    0xbc601e507d09c024, 0x656af553c53e2c3c, 0x11766a7e2ef9c858, 0x2915276892fea8a1,
+    0x98f73a0da5579813, 0xd7995ea79a10fd04, 0x9d95a8377df8795b, 0xd64b066196e922be,
+    0xebbb10fba3180e08, 0x27bc9545d24eedcf, 0x9833409304b4b3e5, 0x95d55a5de3958b98,
+    0xad39442b4e68ecf7, 0xb956ba198dc2bd78, 0xf0c4ecc32dc44f82, 0x73f3aa3f6a6f84f8,
+    0xa81a55417c5c8ee0, 0x7cf54bbd5967940a, 0x49b95776161ec7e4, 0x437a9ac7f755b30a,
+    0x63a974fda6467b2a, 0x6067323cdc19c048, 0x53fbd80fcc43c765, 0x962819e9cad5eded,
+    0xdea3becd060a6f2d, 0x2f46f0b5de4e77ec, 0x260fc7bf2f678ffb, 0xfd2efd9ccce71339,
+    0xd5a56372932042ce, 0xa97a8d8ad783f9e4, 0xe1a92ac363e90aa7, 0x957ba6d3e5794ff6,
+    0x06879d72237d5ee3, 0x7bd75fcea99127f3, 0xdf97fdc3c1141fea, 0x734c677fce1f7ddc,
+    0xe51f2e3a3ce49bc3, 0x27bf2fe7f19c9ecf, 0xe7f3275dfe39411f, 0xa89bdf7cf3cdd78d,
+    0x9433ffb6d900effa, 0xc31ad91dd337ace3, 0x0d58f95e78a573b6, 0x4e69fcc3746c017b,
+    0xad21e73b0ce07a5a, 0x1ff547263745f711, 0x0e73e7e82e0c116e, 0xa97c7e81dee2e616,
+    0xcc1945d5e8b08fdc, 0x655e7484639acc54, 0x776c9e0b34e677ee, 0x776983e54cef4b96,
+    0xe1613c18a8145ad9, 0x5784683f24f8fb82, 0xfffe8bffbee5bfaf, 0xf9ef73faeba85db0,
+    0xb1713622ed27a667, 0xc7988638d7d651df, 0x2985718da4fdae3e, 0x9abad2895c86d5d1,
+    0x21bb2c5b7f10640a, 0x535567e00ffdaad3, 0xe1ca3a55a44e0cf6, 0x70a3aaff0007ea59,
+    0x8b21f6e7a9bc4f02, 0x36b7ed95744f70db, 0xe9104f7848979d36, 0x09e7698e036db53d,
+    0x974d8816371c2fc1, 0xafbc51e8fd3e5bed, 0xaf89f38f767e9ff9, 0x3e2047219b94d98b,
+    0x9774eac6cc163b29, 0xbf3a6989f10629bb, 0x2c2571f38d76f035, 0x12a6b48d81e60783,
+    0xf5ba9814880e4fef, 0x80650cc8f73fc846, 0xbd3575aa6fabedbd, 0x604ba7d841afe3ed,
+    0x55dc197d80f31969, 0x6ae8abff704c9f8b, 0xf86f2d32bdd6b528, 0x5285da8ae9654734,
+    0xf7237d9228d275be, 0x2ee269020bb0b74f, 0x12a1d31fa26b9d5c, 0x1a47c70c39a3e969,
+    0xb7329a0779f4e4c9, 0x93837edf798a5326, 0x152b96078d4af141, 0xb3d22155bab03506,
+    0x44c6375a794215ca, 0x768de40de0a3c735, 0xac1d7d49a467d4c8, 0xaa77d8c7e25d2430,
+    0x9397ff38c49c9658, 0xea46a57dd2567dd4, 0xe3886fe7c93ff0a4, 0x6ea3ed24f0892d6d,
+    0xc2d992c7e13be7b4, 0x56e975123a4d45d4, 0x4a6710779f20a6d5, 0xc954983c38ec2b8b,
+    0x2ee3e4383cec6bc6, 0x262f26faf3676d95, 0xfc03cf121905baa3, 0x08a368ba76770b6b,
+    0x9ad3c79ff291b94f, 0xbae6d0dc41dfabfc, 0xae7cbeaf9ef0589d, 0x0088bb8eb6384bad,
+    0xbd76ecaf1824967f, 0x341ec8b24f025d74, 0x4845ce4adbf22728, 0xd78b3b09c6661d61,
+    0xe6713bd9e8e3c3d2, 0xeda59e145ae5d2b7, 0x03cc899cd6cb70e2, 0x9c39c4f4ab3cca86,
+    0x4e2a9d4e767c3c18, 0xc6e37c725c8db230, 0x0fca30ef0cd61bdb, 0x33cf8193b37cba84,
+    0x340f3fa7e722d87f, 0x75f31d321f92f065, 0x888196c6e9599170, 0x76ac5ac313b50b52,
+    0xc29dd03a74cf910b, 0xce24934a33b247e7, 0x42f6a0bdd014d9de, 0x4c8b38aa62dd218f,
+    0x33fcc3fa34ccf80c, 0x273ea2f225b22c65, 0xf56123111251f34d, 0xb184ee4fe442fa3d,
+    0xaae4e053cf2741eb, 0xcee9bead8dc125be, 0x6f2279109b63b29e, 0x8c4814cd1587c890,
+    0xbe11a43b7a932d6f, 0x2ab670b0aacf128b, 0x166c3b609730277c, 0xe8f6169debcb0f76,
+    0x2bdc347bdfda696a, 0x48a8540fc7dadc6d, 0xd040b1e1a8bfd572, 0x1f14d465552167cb,
+    0xa6f990e3becd4391, 0xc279b743d1babfb2, 0xebae753a9bb12e01, 0x2d5e2b8fc4b3173e,
+    0x9f8ff803732dbdab, 0x144d2bd9538aefa0, 0x18ef248d196427d2, 0x305bd074bbd9daec,
+    0x1c5576e7a8646df6, 0x6d1c1277fd4f5cfb, 0xeb596f2fc317fe13, 0xebd31b0dfdfc4fac,
+    0xcf6c1cbace7e48aa, 0x454f6c6085e6e97d, 0x27bf7a7f981d1991, 0x739811abd65437b9,
+    0x58a65ef93f8d94ca, 0x99af06875f7ef9e5, 0xe1e0897f7c7cdc1f, 0x92d649754aba1e1c,
+    0x7089ff8fb7f146e3, 0x6f39fba2ce232b1f, 0xf0cace975cb3eebc, 0x1c4059d6c11153d6,
+    0x086dba669d98b9dd, 0xef3d7adcea233f33, 0xb1e17eeff13e6e1e, 0x1fb4b1d711d7e999,
+    0xeb29fbb66c88e6b1, 0xe011f0955391b5cf, 0x9631cbcb926389ba, 0xf1ba20a5b8a86ebc,
+    0x76b78b870af99f4d, 0xe667aa5943ed2fcd, 0xa62b8ecd44d2ede6, 0x27a41c50164867c4,
+    0x4e6c5c0b610db44d, 0xfeab7474484b18cc, 0x85260d75fbaa82a2, 0xc9f93cfca14c1112,
+    0x6c11f6444956124c, 0x5101dc0476dc4209, 0xfb853b9f5b9aca19, 0xe9dbebeeee72cebb,
+    0x17f12c89bcb6b728, 0x62780075a7799a17, 0xdd727a46dd0a5af8, 0x98dff6e5ec8fb8dc,
+    0xf0321db71711cd2b, 0xb622a32c4632a324, 0xe34d16b6c2b6919c, 0x191b144582dd4a49,
+    0xfd4b1748fd8bc368, 0xa3828fadcd733c15, 0x53ed045eab92180b, 0xdd083f5c4685d7ed,
+    0x7eb12a69fdd5fb71, 0x390909239e91de4d, 0x346ac6498541c4b9, 0x32cd153613ca70dc,
+    0x1da86eef807810fd, 0x1958cfd5ad60a701, 0x8e41cdaaa3a5ffa0, 0x37d8435149f2e7e0,
+    0xa01fecf7e9fb3e8e, 0xa33f8b66db9378bf, 0x45126f512ca7b957, 0x93b1dceeda62e845,
+    0x2ca7736618337478, 0xce4b1167d1fb6836, 0xb3d7e5f204338337, 0xf2fcc26c54bde7b3,
+    0xdded9db441ab323d, 0xe73c60489afb4ba5, 0xbeaa94fa6fa9e6b9, 0x5ae2900b35a5eb52,
+    0x5de46a914fc25c9b, 0x645d2d37df8cf9d6, 0x3a4586f372e5442d, 0x6bbf6da8fce0737d,
+    0xe2677d6b7df5f80d, 0x60863df073a4ef83, 0xbc12e2b90c8fa917, 0x26c7e192e857295b,
+    0x26c4427690dd32d3, 0x0e6e54d1cb3ba40c, 0x2e39c8dc18258f0e, 0x1082b4c4c6c3129b,
+    0x0a6c30e8eb7fcbf1, 0xfe841d89ebe72852, 0x91b4f388da612ba6, 0xa877073e7b1418d2,
+    0xb60c07c3e5910939, 0x192e89acc9810ee3, 0x255c178f43bae80e, 0x70e9fbabcc06d518,
+    0xc75731112fd8ee8c, 0x0385665c71784202, 0xc0b9518d42d3ba9a, 0x86ab2c48495d2c71,
+    0x86304d738e0811ec, 0x54730ce337691e55, 0x878fc4b492920883, 0xd3a2f0e0bbac7a6c,
+    0x4bab331cea6dcaf7, 0xf7ec031d167df781, 0x3e3d6ecb1724087b, 0xeb134484df6d8a8f,
+    0xffba535a92c0129d, 0xc601ad1ecfdba389, 0xce89b3c4ee981648, 0xf8c99713273a5697,
+    0x04708af6c7face1c, 0x09258bd3a7c54979, 0x5534acceb1201335, 0x0b8bf19c967b329c,
+    0xf6307f5416ea5550, 0x53063e94c0c27899, 0x27b31629fa35f8e1, 0x3d3f98e1382a9e4a,
+    0xd49c036aa6dae914, 0x05e7546d7fe21b9d, 0xaf3b0870aff4c1ad, 0xe67307fc39cc9534,
+    0x7238e143ae4ee5ee, 0x4bdcf1149bfa8f27, 0xd6db6eeae4248a37, 0x1359f200aa89ab90,
+    0xff82347ff4fbdf52, 0x7ee7f9c878a85793, 0x00255fe91acb7cd4, 0x751e398e0f37b97b,
+    0x6eb4576fd194b0bc, 0x953de33361cece33, 0x549444ae840ff0d0, 0x1568c1a38b4570aa,
+    0x5fe13b7bca328c4f, 0x863cbd978d5401c0, 0x7313d6634225c453, 0x51cae38c10eabdf6,
+    0x75d4ceb826b0d7db, 0x107211d32355de33, 0xa2214fa16fa43444, 0x1560333a5327a477,
+    0x7010abdf389b43fa, 0xdccdf8c7315c9de4, 0x7753be737ecc9283, 0xe9903c9521ad3f09,
+    0x060ffb924d318b16, 0xe5595e6ff8b1a337, 0x6a1de5d8e18aec11, 0x9738b39c901d591e,
+    0x90ba4e977790bfce, 0x6dc654c7e70a44cc, 0x659c17a253f259b7, 0xd3701ba62eb7950e,
+    0x9d6d2c73c2ddf8b2, 0x339884d23fa2907c, 0xb7600f0a3ddf2c78, 0x32b3f0fdc64ae903,
+    0xeae6614a5c76c607, 0x23b2ffb59b556f8a, 0xbdc1183b3bd4365d, 0xce2c16e32ca26c78,
+    0xd5edb648d034b37b, 0x196606dbae264837, 0x2be839225cc8d415, 0xced0ba24b630ef76,
+    0x1537ace7fe6aa21b, 0xa75e58857cd6bd74, 0x8e516ed1c7e8cd29, 0xe93a215802fd90c8,
+    0xb6aa82a9ba0c966a, 0x0eb3224f2f6942ce, 0x21261ba7d34247ed, 0x9154c639bb4dca34,
+    0xdf5a145b90113876, 0xa23c66f7852c26dc, 0xc3e919756d42cf4b, 0x925d02f9e978fc4b,
+    0x73de9502ff815721, 0x8b382e39a9a37988, 0x12e473ac3b779e6f, 0xd287e9b2c0a195a1,
+    0x737c57ac978413f9, 0xc13ae1e67a96633c, 0x07c3e95169fb379c, 0x4284a7be4c27c7f8,
+    0xc927d04ec369bd9f, 0x5bd71d498580963f, 0x712c217cc462657d, 0x4e09b2fff01295a9,
+    0xac734fc7b4a7341f, 0x214b8a4f0c51352c, 0x8686519e4b73860c, 0xd918e4a3e241efc9,
+    0x9327bbbba909c715, 0x82946aca5228a43f, 0xcb829dc13a703a6d, 0xa9163cfe9a35a3e3,
+    0x50da5c6f647cf9be, 0x91a1e1daec686420, 0x82c98c6855d6437e, 0x036c016560e2594f,
+    0x2e2df993ad5612ca, 0x4ff91941cdedadf1, 0x39e2505aa7dcd6d6, 0xec568e216622c85f,
+    0xb2e430ada2e0c403, 0xc6d095219f9c7c11, 0xd59c23eb44984055, 0x3389462c38f70cc2,
+    0xbdb78fa06ff00337, 0x80ad586619b1672e, 0xd7d7c4e490e91f8c, 0x3a4336d75cf2f096,
+    0xf78988725077df1c, 0xbebdb627bd8198d7, 0x1e9f984a68d4fee6, 0xd95a9539265b4852,
+    0x3dc79103cf49980f, 0x93dddd0816ae61a2, 0xab26a6aa8f4444f0, 0xc5a3a741d4190ce1,
+    0x1f187265f179ce46, 0x7920b28139902b44, 0x955114a000c9d733, 0x9b9c9b7d8d33f700,
+    0x52e9e6863028a7d0, 0x99d35d721de68b5c, 0xea713a0b65961b31, 0xe152d4f9c593a3bb,
+    0x24cd2b2a1bd097a0, 0xe08a80f73b641ca8, 0xc1f46a83245cf369, 0x0c8b689a5437d84d,
+    0x31935d9afc28637b, 0xdc21877271b299e6, 0x5e5e61436e46f632, 0xb0af4deab36339d7,
+    0x4c231beb3d1f491a, 0x718a724a757f581c, 0x19be4a5ca1201a04, 0xf1c770dac2e7dc4c,
+    0x9cd24057d25ca298, 0x285addd3ad4ff838, 0x4f6c7758d1a66a1e, 0x19e86de43559496e,
+    0xe9940fa3b79dd618, 0x5cd487846a672f6c, 0x766889168ff90a52, 0x2f91b5804fd2e460,
+    0x2455e6cb8230ad50, 0x66251811f9e0647b, 0x5ea1d2190aa366b9, 0xcd813dedb18b7ea8,
+    0x8f6436cf47b937ad, 0x17d85d96a94e502c, 0xa733c941def20cce, 0xcbfa12c97b964e42,
+    0x09a73fd31eab9fe1, 0x2f5e63d634625373, 0xba47f5cbcbfae5eb, 0xc817815720908f12,
+    0xfe8baf4e8589852c, 0x764d952c6dca2b89, 0x31117885c4f7a674, 0x2d3346a5368077a6,
+    0xa32d8ddcd2444331, 0x1f2e38eed572c46e, 0x2db448aa5b271361, 0xdecc5bad41b1dc26,
+    0xe03939147442042d, 0x1b47225631089993, 0x2c0c22bee120dc66, 0x0a069f83109d5338,
+    0xfac3e8a8228c8808, 0x23c4d0348e20189d, 0xe5487c53df4fcb91, 0x0e01920f57221945,
+    0x1395e71741b3a6a1, 0xfd665d514bf860a5, 0xf583888873e3a545, 0x6ecf03af04d0713a,
+    0x860db8d8fca638a7, 0xd88a6bb0f58ba838, 0x2f49f68a1d45a00c, 0x9ba71bca7475934d,
+    0x21fcbab116da0306, 0x2ee34123f6738b37, 0x0ceb94cca2629df6, 0x89e4d661a5573384,
+    0xc5c3ac6c5d01c7e6, 0x98250ea11dd5b7fc, 0x8cdd6a42d7c5c6ee, 0x68cdf9149dfa0072,
+    0x5aebe339f8a39c3f, 0x990302f9fc910e7e, 0x076e18033499992b, 0xbbc981038ed3baaa,
+    0x2c891cd94b9ef3fa, 0x417740ba9d926e98, 0x4ea3135ab151a5e2, 0x63b9348e84c4312a,
+    0xd8c709da2b1e5bca, 0xc5aff4ed3ca9c217, 0xb99cfc55d5ebf1e2, 0x8ee8a9e73073b183,
+    0x15248d213acc970f, 0xfc651803af1d4fa9, 0xb7727b7b9b6a9927, 0xaaa700e3d4037447,
+    0x9623bd77aac7c3be, 0xc1f6203ee70dad90, 0x192bcb887386309c, 0xa258bb5d00830b58,
+    0x5b48fbea2666250a, 0x9cb5971c150f07fd, 0x513f48bac5c303d2, 0xec8e598d21f1f060,
+    0xc45781fd6ad4e11a, 0x5cea4f82b1be34bb, 0xe0eff370b0e79ce5, 0xf845be3ddd97decf,
+    0x15637ae68f244e3f, 0x93942126456520b1, 0xfc99d29941f2c9da, 0xbf7b08a903814e78,
+    0x552ee781caf94cd8, 0x66381758b4496b76, 0x3c0d9538896ff3bc, 0xbf285ce1cd805098,
+    0x068f170d0cab6519, 0xcf20660f4b1684f9, 0xd022bee2dd76d4c2, 0x21c2d11651c96e5d,
+    0xe82cd4aec8946312, 0xbb11cf2a121f66b3, 0x32ccea7437b9ae51, 0x2390e392e7640bd2,
+    0xe7a922e31a6c78b1, 0xd952718ec28920f7, 0x589b6fc1dfe53478, 0xacf0e1c3aa222587,
+    0x9d77ea5cd977ced3, 0xd64f85ef242ae91c, 0x3ef2fd9da287e9c1, 0xce2ea68fa6ed28c4,
+    0xf91e3b44c123aff0, 0x8f22e4156525aba8, 0xb7d9eaa13ccddd04, 0x2922e26278a296f3,
+    0x049760295a82cc03, 0x1ccb97dbe07e4eb9, 0xe9bc401ca6bb17ef, 0x731db593dcde2618,
+    0xdf71dea14213f89f, 0x708f91f834e13ebb, 0xc70ce7770f9901f4, 0x6677843a28993909,
+    0x75d930afed74308f, 0x68f35a3e61a77e31, 0x8471ec953670e59c, 0x1d8ead5f39422019,
+    0xde23a565a648a43a, 0xfdd8e760ac39cd27, 0x7e2ff21a664b7d1e, 0x1129e0dc0029a03a,
+    0x879ed52bb56ec0ee, 0x0a295747e3a9fede, 0x78e27318d69c5025, 0xd59f76b95d2c6486,
+    0x7a5e2e2f02a77392, 0x708e7b61f6bac2ba, 0x013ead13dd89d474, 0x2456ca403b7e9bf6,
+    0xa6a3c658bbd31ebe, 0x80642935fe70482d, 0x815ce92453437202, 0x843bdec9bce65784,
+    0x51894ab53082afe9, 0x2f24f285145f7056, 0xf95583428d698821, 0x132dd5b07e99d480,
+    0x4a926eac2cd9815e, 0x62e7b3592a730b9d, 0x39122941946002e2, 0x48f460e75eeb8b6b,
+    0x3ee68d275e0cd3cd, 0x1665a28cfd3b511c, 0x1546d2764da18993, 0xa4a442688579ca5a,
+    0x2b12f9ad8704cd99, 0xaa8751eb02cb306d, 0xa8648484a5329910, 0xd53c2c421390bab3,
+    0x1cd637a4ed2c47d8, 0xa308ac5510210ffa, 0x45d3a2708f542d77, 0x77cf3dec4918cbea,
+    0x0837016673636fbb, 0x1a57f680aa895a4d, 0x975530b71ab96997, 0x735de1b4b2a4c009,
+    0x76c69eb3711cf43d, 0xbc41487bc2b35608, 0x3d4f11ab2b6814c1, 0xba31127ce16b7b60,
+    0x14318d9c8bd4c24b, 0x98ca27f0592dd439, 0xddee736e4d43d3de, 0x42a6700ea163188b,
+    0x3728be2c23117db9, 0x402a095ed06e24bf, 0x4433993a33e5e7a7, 0x188dd6ad23f7aede,
+    0x2927815aef8b834c, 0x71e6cd264ba47e78, 0x707fcef457773801, 0x375f8230979d1066,
+    0x5eb0013da9300684, 0x2b0d72a6aa625122, 0x2831876cdf30609b, 0xf9b5f14c9a190a19,
+    0x8fdc351a72e4ca8e, 0x178d135ae4e39047, 0xb8bbab6ff534f843, 0x3fe97675fda3c83a,
+    0xe7532d5b87aa743a, 0x4347284ad4fb1c87, 0xb1a2522d5c71fb5c, 0xc6ca55de2bf87878,
+    0x1e44273166d3e79a, 0xfb74bc3b53e0ba77, 0x3edf6225d7bb5b79, 0xb8b133544225df48,
+    0x3a12fbf978861e74, 0x0613eabce12133e2, 0x21b3a37238230e42, 0x15f030a4dfc9b03e,
+    0xa64c2b79daaa205f, 0xc840b971fb4b62b7, 0xc832ced102ae3173, 0x58fdc29b89f50c7e,
+    0x195b0ce9d956437a, 0x061270a7fdbb63d2, 0x9371154632380c2d, 0x81617ba6a6fc230b,
+    0xa6967283f598e3f2, 0xd798ba25a02c3271, 0x81d23d319f324170, 0xfafdc0db369ae330,
+    0x7d38381ced050363, 0x015f650a4766107c, 0x62af9aa438417821, 0x975346fca53a5bc6,
+    0xafe6445b3814afd0, 0x4415875fe405cc13, 0x72c40583f9d47a50, 0x23179af1a02668c3,
+    0xad2211db5f6beef7, 0x13b4f27f37dd3fcb, 0x0ebc3d5b6d5ffdda, 0x8ca71f3bbb5bc71c,
+    0xa45f8d60fa0ef027, 0xfcc98b61185fab33, 0x56f5891347a701a2, 0xde39ef235b4b7f82,
+    0x5226791f99599c1a, 0x250dd4f1c7d8e463, 0x22956324919c8188, 0x1deab5e31c2ecff5,
+    0xaf68bd3e1fd9a77d, 0x6dc0d56c167336e2, 0x12e6ee54708471f2, 0x1debca9df6c3b69b,
+    0x88a8bcc7aef06be9, 0xe8a84c5f687024e4, 0x96624221c9400f51, 0x97f1fe2217f24039,
+    0x98fa2e6bacac84e5, 0xfb6c603636254d72, 0x33b6f0e32f73ebb6, 0xe318f9d586acb732,
+    0xdbbc3855d0ee04f3, 0x8ddd30a6bb35f5dd, 0x8df992d06933ce28, 0xfc4d9c764d8ae955,
+    0xbd13911a7a886470, 0xc7fde194f9acc9d7, 0x494fa3b2fa4e6fd7, 0xd2a42a521f1123cc,
+    0xe797c31327b5bef4, 0x53bf91f60ed23922, 0x17af3d93afa199db, 0x915d019c8712b4fb,
+    0x5e7622a996fc8afb, 0xc859e5fbaf49bd26, 0xa4fc113bd4139651, 0xcdb61a69a609a48d,
+    0x713a71dc09c4c099, 0x6bcba62479c71614, 0xf66f7777b9b5c8e3, 0xd6484ed9d65ec412,
+    0x8cef64a3a85d8a1a, 0xe7ab21d630a73930, 0xe23f0eb48e473bfd, 0x805bc7195523fe5c,
+    0x6c3a1fb84b15ebcc, 0x5425b4509c934cd8, 0xc6402d97e293060c, 0x7448ff8ff7db0264,
+    0xa573ab2440fa37c6, 0x3993d99a7098a34b, 0x6ef48e400d174676, 0x8ec68e4d77825c46,
+    0x1ec9cdc25ab5ae5f, 0xf086fbc98d14a6be, 0xe32c20536f8ccaab, 0x5af6d76b4054df69,
+    0x5ed4a99ef65c20ed, 0x6ce8a57a973de55d, 0x765f2f57562fd7c8, 0xcb7506ea529bcf38,
+    0xa7380dc3b9f7594c, 0xfb8a03152471f5c8, 0x4315126424273538, 0x30d1eeb88a71636b,
+    0x578d1311ecc72568, 0x9d61855b71beb4ae, 0xe7d8eef59a147938, 0xa821848de499f0eb,
+    0x82f83f016ab011e9, 0xf4cca89cb4361996, 0x265fd70a9c3ebc40, 0xe007b1931337a473,
+    0xae3f8e8cf08029dd, 0xe333e4ce34208745, 0xfe8584e239a0ac71, 0xe0c3bcde3a0ee6cd,
+    0xed2723c5a52176bc, 0xfb9b31a9a4f9d502, 0xcf54a59d70ee0f53, 0x0b8cb2cd5e6d10ed,
+    0x51775aab08493755, 0xdd29b698ad0a70f7, 0x238586b05a8c4a3b, 0x73deb7d48889fce6,
+    0xf54663308e1b663a, 0x928c91294f9b87d4, 0x65305e2a1350cd5b, 0xd07dbdf1281ffd8f,
+    0x8dfa6b7fdeee206f, 0x8601884e3b6c77e2, 0x6c9acfe25f7efe0e, 0x4e70c4b033507b66,
+    0x395b0389e6734408, 0x2d1149e4dfe72fbe, 0x8bf88b38b4c613f6, 0x6ab531c2ff41724e,
+    0xd2b557ec82542afe, 0x5690414163975762, 0xa97c4017a1102352, 0xa613d6c60efbfb77,
+    0xd924573a6090f81f, 0xa2e870be2b4e2405, 0xdd020c1972767beb, 0xc538a8c4ae9fce00,
+    0xe1c5e196a3025692, 0xc3f775c6e7439aa3, 0x9ae4b817b416525b, 0x5b5f2332177c2516,
+    0xd1b56325b588c476, 0xd48589d5e608bc1f, 0xb501b5b40184318a, 0xbf257dd17a1a9b63,
+    0xcba4ff6b1b666ba5, 0x09e4c8c862ce8ef1, 0x9bd7fefdfaeb2f25, 0x6cf5bf1289e86f1e,
+    0xcbf5e62cbf9213f5, 0x4ef920271e5b11e3, 0x2cc2666711008ef3, 0x40be21c177f4216f,
+    0x760357dc019cd7e3, 0x1e09ab9b75a9fc7f, 0xb527c45902da2884, 0x96d31848a864bbad,
+    0x1838b083c12b0c50, 0x7dee216d0bfe7e22, 0x36f3996e5834346a, 0xe71e15cd460a1be7,
+    0x7a02559b2f9833f8, 0x20ec383abdc5dadf, 0x327e4bf8b11f7abd, 0x07fe170f7bf1753c,
+    0xf5724e782aa923fc, 0x32cce5ecdbaab859, 0x91c0c5601d69b09e, 0xc577b02b814c0bef,
+    0x57620c2be9e77a8d, 0x90366352c47addde, 0x1a3043bef47ff3a9, 0xadcfbd9267a2dc32,
+    0x1332c89755f8cfc1, 0x6071dd2a6f9096b5, 0xbb4c54abfd637282, 0x54966c778b70fe66,
+    0xab8c90c7262e92f9, 0x3f9d88b1b8b61062, 0x2a58abae8afc3c66, 0xafd81048400cea47,
+    0x22305f4738729253, 0xb8e0bc543891e288, 0x373e821c2ea86f73, 0x76875292889dee72,
+    0x39ae5d9ae36a6e4b, 0x633717edb2d10d74, 0x02debd7517e0f8ff, 0x34256c0b2382789c,
+    0xf90b0c409db7f4c4, 0x1303a709440d57ac, 0xa5f449130906ac9c, 0x0c884256b0ad0f88,
+    0x67733e05c80d1ae8, 0x7129932e3aca6c19, 0xb33dba96923c7f75, 0xd19b01d93cfe8575,
+    0xb388ffbb2439ef69, 0x86a42a54eb1b2433, 0xf37e2a5dc0ffa934, 0x6fe2c4e31a2a396d,
+    0xa2c9ece0c77cd29e, 0x0bd7c586f7de1ff0, 0xeb51964559fe8108, 0xba0bde589068990b,
+    0x3177cbcff0821d8b, 0xe9e558e96add120f, 0xab3c94479d12f86d, 0xcf18c293ae3c39be,
+    0xd0db15fc3f92c288, 0xbe729a1e22af3947, 0x9cb89118d9882900, 0xc798c9b7918b9e6e,
+    0x902c602e39043ee2, 0x11ae25da0fb96a38, 0xbba07d65fdc1ac1f, 0xd14139768abb0f3a,
+    0x4e8b47ec6f7797fb, 0x6e0a06935101715d, 0x7f91ae891bf2231a, 0xa44dc08ba9ecd2ff,
+    0xa535ff0101538743, 0xb5ba31ddf8ea5cce, 0xebd29debe089ff70, 0x4f2d58472c4ca73b,
+    0xf103cf991e99c5cd, 0x4287515d5577dcab, 0xf8f42d3e5158dc49, 0x6a7f7d1c5ccdd952,
+    0x689ef5a95cc23b5e, 0x27d771fa33a0ebf6, 0x763024d1e90ab560, 0xef830e29ae4e7407,
+    0x76d7635487ed898d, 0x4e52d30d91cb1ee4, 0xcc67c43fca7950c9, 0x03f196d78fab4e7b,
+    0x71bd1923433c8e5b, 0x25a94eaa9166cf5f, 0x8584c7584f581966, 0x9cf2e5e071f064cf,
+    0x71fa6267fb0c30e3, 0xb5ffffcebeb4bd6d, 0x6359f3fbfd151446, 0xa303984d5a949dc4,
+    0x8644f1f11267b19d, 0xc58ab39887234124, 0x2423a6001a00b544, 0xe27f9f7aabaa1b0d,
+    0x52bef7cc3c4f6211, 0x8d06d06b75ad6fed, 0xcd9ae40009288204, 0xf417e505110c385f,
+    0xf3bf48ee3625eea2, 0xe4ccdf28ce61ae83, 0x0f22adb89f6acdfd, 0xf63ca952509b6170,
+    0x412728c20412a63e, 0x3c9ec301750cc6dd, 0x0a21f1584c7609ba, 0x52de0b35911c5d7b,
+    0x3f78a911a83b5dda, 0x783abb0f5b73fdc0, 0xce464f2a424576ec, 0x9400ba68d81b0f77,
+    0xa3876ecbae3f6606, 0x517b1579a6bed43f, 0xddea875ff707266f, 0x71af560109f8ecde,
+    0xb0381c06ff5e0e68, 0x7705a341ff2911bd, 0xca858176f251132c, 0x9e37d1e000d5ab0e,
+    0x919337ccbb431b07, 0xed1c1fbd80961feb, 0xcd1c1a5ebb493e23, 0x0652fa566ba7419e,
+    0xb261f1d0f3ee1bb8, 0xb8478914365e88a3, 0x170198458cf5953d, 0x445c23b1ec1c4bf8,
+    0x070cbd07fdaf107b, 0xb867be3283dd49e3, 0xa0f2a03c1c66d183, 0x320edd5db3b76b1e,
+    0xed9aaf89ead3afc1, 0x13baa2dfdfecf98f, 0x1d0ee11fd28421ce, 0x1f0e1e3fde8d1ec8,
+    0xbff8bae739de5493, 0x3e3f9c46fbcb07d3, 0x036e5edba3dcdb60, 0x3f106b43b5a2a8db,
+    0xff6a9f8fdbe33e42, 0x59cc190de6190ecc, 0xb3033b728f777776, 0x965205b12f86a826,
+    0x3d0a40ebb3ee6353, 0x759f469ec3d64f45, 0x13170f7109bc6d37, 0x60d70eb91806d105,
+    0x277229a64b3a89cc, 0xe0e1a0ff55245c8b, 0xff50cf7fe878fda1, 0x7b1fd9f51ff99ec4,
+    0xfe204a8961948a2e, 0x7b9dfef0dcc57fff, 0x32616cb0c9332f75, 0x11d38ee718c82c3f,
+    0x7fc1b49229827367, 0xbb8e33a5a17ff64a, 0x5e78e6c615fdd543, 0x48ecc2803d998121,
+    0x40985fd6d77cf7bf, 0xd1d56a25f905dd07, 0x73ebf427757ea083, 0x34b7c2b55f6a00b1,
+    0xc87ccfec60f8082e, 0x66783967df933acb, 0x05e0bdfa75b2d03f, 0x61d9bf3665ff265a,
+    0x01f7036950a4227c, 0xcd633421eb4b0022, 0xb1196c77fc45eebf, 0x4816d4d3b5af8b65,
+    0xd32b3205768d6975, 0x6e8b73ad2dab945b, 0xf291da5a86a846ed, 0xe03f37c849a9f5d1,
+    0x93d81f08d430f3fb, 0xc6030cf0dc0567eb, 0x7b6de7f675508673, 0xf9dbf54ce3d7bd79,
+    0xff3af24b6ea8e4e6, 0xbede945c98fd8311, 0xdd1bfd8da59e1bbf, 0xc23c8ae73ce47e27,
+    0xb76af052e7d568bd, 0x55b1b6ea90660a5e, 0x4869c2b0278b3a0c, 0xa949b44aaed963da,
+    0xa7cd91b8eb80e366, 0x3516ffa2da37bdb2, 0x3570cb05b1fdfa9b, 0x16f3349dd3f5e97c,
+    0x59c6fa1d7b932f62, 0xce27e9cdd1d06f7e, 0xaea9bb9b165e7d4c, 0x53e40e3afc054390,
+    0x21f506cf336d3dbb, 0x6e68b1d7e5fc757a, 0x037b3cbc7ef46732, 0xaff997ec5a36d732,
+    0xc9c858f303202f68, 0x175ea667c9725e03, 0x5dc60b6b2fd688bd, 0xa030372e1744d735,
+    0x1304083adc628b51, 0x12c3b9a6018ed471, 0x35d3a62cd332b69a, 0x1f3cb9bb9b1e3cb1,
+    0x08635673720cfa87, 0xa7bb3c2b7bb097b4, 0xcfdef9c3e9c66499, 0xd970d90bf1017dcc,
+    0xde78704694229c99, 0x59f7ecc1c60c373d, 0xfec5a9adae89c169, 0x6bad6a318cbc2591,
+    0x8e811f065fc7eda2, 0xbdd1e3dddd78c083, 0xc2e57f3e486858f4, 0xe2af07c93ed34e0e,
+    0xba7e0dbd56a5cb29, 0xb23f2057950d9d6d, 0x062cf25c4ba288d6, 0x6bb6b94ef9311c03,
+    0x8c29edb3f18e55ee, 0x5926da8e36d1781e, 0x687736e7c62d7b2e, 0x4baf17e13f500f02,
+    0x7786fe8f1e3e063a, 0xc2aade5838602b79, 0xb3b10ce646f49f74, 0x23390f8d25091275,
+    0xb60804945168ff17, 0x29fcf7c43088b243, 0xf173e702d0eba717, 0x29344687d3ea7094,
+    0x8e064e9fb9c0698d, 0xa9be5a991907ea81, 0x8b74804d1ee29b64, 0x10144e7ceeaebf67,
+    0x5e775f8c0c997085, 0x7577f0d82ce98ace, 0x1604d23cde9f76cb, 0xc306f6b0f7047a66,
+    0x57bb57f6068f23b3, 0xeccea58ebc922bb9, 0x97f4e65c275146bc, 0xb63cf1f0847fcea1,
+    0x2dd1d052ccd6d43c, 0x89568b6bd3f1ca96, 0x5216d93c5f553a54, 0x20291e71d7e75df3,
+    0x8a4d592e3ab825cc, 0xa5e6c3f0e99ea175, 0x4df3be3dbc65a54e, 0xfcc44c976555a815,
+    0x0ff26afcb2f044e4, 0x973ebed5b653ccd5, 0xf47b9ee4ce9f96de, 0xd8e717c27b9f84a4,
+    0x6dfa4ed77a1b3cf8, 0xd0dd63caf02304fa, 0x6d83ca226944e67b, 0xe8165ade9f919f27,
+    0x5bcc51ffa0528157, 0x260f3e2040604d82, 0xd816f6a079ebc61b, 0x5eafbd61bb2fdd6e,
+    0x23ad3889f907ea80, 0xad1281b7ab8871cb, 0xf24fb4e46981e4de, 0x972a4f9f215536be,
+    0x7d6b711bded44074, 0xe0709ce6e5994331, 0x27dec0d7bd54fda4, 0x9cd2d6fb01be8dd2,
+    0x7080cc3da2fe7e63, 0xbf1b462deafe43cb, 0x43c7134df8a3fd4b, 0x679d159f428f4490,
+    0xa83880a8e7ba356c, 0x8271e6d90589dece, 0xc8c4f0f607f583bd, 0x91878f054ba895b4,
+    0x522f9958f7436fd0, 0xab1ec20299cc49ac, 0xfe4054c79384fed9, 0xf010a8f004b18adb,
+    0x420a914e4bcecb75, 0xc55489c9d789a7a9, 0xede9cf0fb8473ce2, 0x822acdc4dfafd631,
+    0xc71c4a8c39fdc0e8, 0xb10b1103feb99ab8, 0x6c579480eef1ef69, 0x683578aa3b9e34fe,
+    0x1b8dbfb88e15a3e5, 0x2707c35afabdb3a3, 0xe20142daed6afd01, 0x26900a9ab4c2fb3d,
+    0x7e6c1084fcce0e8c, 0x91f0899d9d3f5c09, 0xfa0e7d2b4645df8b, 0x407a48d22489d0db,
+    0xf0c75b15b3aaad82, 0xb3cb31c750efb7b5, 0x8285f1157489aafc, 0x54e8a697bf6af887,
+    0xb6025035833a6d58, 0xa8aecc2d13ec2a44, 0x58c1ff695b4f77ae, 0x284bb9fdb1a6fdfa,
+    0xcd5b78d15cd219ce, 0x369162e577a57236, 0x6236eeb92f9e62e7, 0xaa1c4b226b04774d,
+    0xf0bef4773adc254a, 0xbf4b3cc8ae4b050b, 0xaa3ae774be63062a, 0x6ef21c5d494e45ee,
+    0xcf1ca37cc55169de, 0x92f4421821201d64, 0xbe69f172f88ff49e, 0xad80bd414a626cfa,
+    0x1572a2f1cc2726c7, 0x0d90c8ab517958b4, 0x00822ee1893b1f85, 0x2d53d60d5c50bc03,
+    0x82f8d6389c85c83e, 0x51c024a24dbdc469, 0xe95ddda0f3245017, 0xa3d607621e8fe590,
+    0xd8e9d0a97cb9f615, 0xa7493b1bde70d30f, 0x598b2601eb335faf, 0xe996ebad00038c7b,
+    0x4f4defe9645da3e1, 0xce0ff1fb6709b768, 0x225034ae130e5c1c, 0x172b13672fe5e31b,
+    0xeec718d642ddbe33, 0xcdc14c2f2da07149, 0x7af9389b1c70da31, 0xb83925add5cd9546,
+    0xb2296312dd8b62a6, 0xf7f9604900115175, 0xa1613044b6065fd4, 0x8d273d48f01f7af2,
+    0xd5d15efc34f2063d, 0xe9feb777fd7b4fe3, 0xbda8d90ebe46e08f, 0x0d3a896e0b69d0be,
+    0x174325225aaa26d2, 0x4492c633f473eb0e, 0x165b7e20dbb0f7d5, 0xdd5d7ea87bb76bf1,
+    0xbbd64843da3ae994, 0x3eae0f891c598579, 0xc4f01adf58f2c58a, 0x7068aaa46b718b74,
+    0x342600a7ff6fe8c0, 0x23d36ec5719f1145, 0x4cba7eee3a74a471, 0x62fe09739a13e95b,
+    0x77cf6c3bb6fa224d, 0x2a92b8d9b490445a, 0xfc08decf83c1c4f5, 0x976f03ee3af24d11,
+    0xb6e05e1af57a6382, 0x9c2e6ccf34ea25ab, 0x09db0bf56478f838, 0x6242c2cacfe0ebdd,
+    0x5d9aa89f6aa3aa22, 0xb013db08da60a470, 0x9dabaf019e45bce9, 0x2eb74e94a69e7f75,
+    0xbe5fb87367bfe80e, 0xf38645d70552f0dc, 0x270755d786ed8c1e, 0x9190f324929dbdef,
+    0xeba9de8645e43e4c, 0x742a280531c6df28, 0x7afb31dd7e0c746f, 0x7de9ce8edc38fc7a,
+    0x4df7c53de22a6b5d, 0x22d6c043875af320, 0x11f7fe397c43aee3, 0x96166e5b7d985911,
+    0x27fec3731b55652d, 0xda1c1b727d38940f, 0x22dee4fac0f21870, 0xab5ae30747bda74f,
+    0xe3161348fb6beee7, 0xf3237937c7eeaad6, 0x52d615e1343a08e7, 0x233a26a2f849349a,
+    0xc60a19abde9d4469, 0xcb61efe97ad66da1, 0x85acb138d893d8e5, 0xa4a175e590eec859,
+    0x3fe7b421bc34621d, 0x4fdc9ba5bd27f607, 0x512af64f49e0e5ae, 0x9828c301726eb5de,
+    0x806763651de449fe, 0x63595b33de338f26, 0x0df034cd9a8caa19, 0x200bcd72d8de4d53,
+    0xdd4de6ac39a6e475, 0xb2c9963d120112ed, 0xd9ceced9414202fd, 0xe01b5a1a67dde521,
+    0x5df49edcdd9d1d64, 0xdd27c8ef37a4427f, 0x134ccd19f7ecab16, 0x55acf34dcdf5b681,
+    0xffa71553b2b682e1, 0x6121ad79f078bfb0, 0x130e2b9a72087cc0, 0x38b9b15813705cb7,
+    0x0a9174681c228758, 0xe3f4c3c4e32f95df, 0x2cdcda990d97ca68, 0xf26d6632dd5d0b0d,
+    0xb894d1d5fba3b7e1, 0x0c287eb43624cb0e, 0x6386af614afa60fe, 0x67444810f5a3ad3b,
+    0x2c9d1bb0baa78c83, 0x26e546e7635aa681, 0x791dda4eaa1fb97d, 0xc865bc68b8dcf990,
+    0xc3451ba71eb717ce, 0x243ecf75e8609845, 0x5e3a586fa92fd19d, 0x7998b4c4bdc8b5cf,
+    0x832a32321a937b9f, 0x16e6c13db7e4c333, 0x40c226585fd38ba2, 0xbc319dab2447ca80,
+    0x3898167340e4037d, 0xfd2d0daecdb2ea16, 0xf6df69689b6edaab, 0x056898fbff40fcaa,
+    0xedd8ff4017aea331, 0xd6de94359a3b3baf, 0xd270da0d62a2dfa5, 0x5d14cb066f31f252,
+    0x29ad0185bf6f8731, 0x3e2bcbe2ea0d1129, 0x30657cf18e6d7283, 0xd53885ba8fdd1452,
+    0xaba1ff96e8fc2275, 0x60b97f436bb3b5cb, 0x8a5ceb7fe0542155, 0xcbac43a216144e56,
+    0x75351ad011b00b97, 0x6fda11dbd648d0ad, 0x1fe4d6c6ece01a8b, 0x8631139e8c9698b3,
+    0xa7d60faa878fc58a, 0xca3f89038053a968, 0x1752036ed2371ba0, 0xc1b78ef8722d4e49,
+    0xfe9df381f82b25da, 0xb5ebd9ecd7ce8559, 0xed61d330991761b7, 0x89c7c26054ed8c20,
+    0x2da3bd12e0b99c99, 0xc31f40ba9d26e063, 0x1888320beaa6e454, 0x62c1774d59ccd338,
+    0x48160b5ae6ec25c0, 0xd05c9e338e973487, 0xd8154d19d98136ad, 0x83ddd2ef608a39ef,
+    0x1b9fa81df0929c5a, 0x478642eea4c98ccb, 0x4439db0f687bb74d, 0xb7dbe6565a476291,
+    0xd2bc98c838b63472, 0x70dfa3e1114b2f89, 0x3d9860c6235f3ffa, 0x3e013ed216aec43f,
+    0x8a1355f06edb8ecc, 0xef50efdcb26630b6, 0x895aedc93aa2d93e, 0x4e7124471c3b13f3,
+    0x8a1405f9df3587d0, 0xbf2f5676788be19f, 0xe1c95b9264c565e0, 0xa5cb158c8c1ce265,
+    0x7522491854bbd49c, 0x2d5ad01d7c6dfe22, 0xd1dea58a28ac364c, 0x2b1c368fb4ea6181,
+    0x81586aede6a0d4e7, 0x9c7c11da4826cd68, 0x407fe8df5b46e38b, 0x972b74742a4a4f26,
+    0x4be22acbeb102208, 0x07b0b56f6cc91dab, 0x4fd1ac0c0c1229da, 0xd0e59cfd6e039384,
+    0x20f55fbd78655379, 0xb13ddfbd5ff4025b, 0x738fc3a6ad681f7a, 0xae0f754ed3fa2a4d,
+    0xf38e8bc065eecda3, 0xc0d633919fa48365, 0xd0468dd3ec11e548, 0xdffcfc05ee0b5195,
+    0x857f6eeb64aece1e, 0x90e97c820c3c3f5b, 0x4d47b2817618713e, 0x96e6da04fc0b8959,
+    0xaa2ca77dc3ee24eb, 0x5e93d1eaa41bb67d, 0x394f0c2fa35621bd, 0x8441019001b1e21d,
+    0x785566759de64870, 0x15c5afc34d502513, 0xd89280b58d0a22fe, 0x57ca092fd0766eb0,
+    0x3b366965b90373c5, 0xd903910614b94a39, 0xdb26ce5d9e9e9388, 0x2778613349205491,
+    0xa8a12cb57322744f, 0xcc653adcdb333fa6, 0xc327e6f9f0b64ae5, 0xe8c259c0d885f1d6,
+    0x4094b43ffa4adacf, 0x1bb1c3adc8941461, 0x261c60d3443c5da6, 0x1b3199a82461998a,
+    0xb46ba3322bc74ab8, 0x12f87d73c8070c44, 0xfb51d5ed9abc3bfc, 0x31dd077ece10a83e,
+    0xc3f3d43a1bd46379, 0x39dde8fe98fa21e3, 0x3ffadae5e79c5047, 0x22b0c5f393095900,
+    0xfe9cfd6e9cbec36d, 0x6984f42faa712daf, 0x379e12fe419f844f, 0x625471a0595bcc6f,
+    0xc5625f001404b289, 0x1e3545f732ed9d43, 0x79262ff150767980, 0xf20df194b1175095,
+    0x87039f4f263d8c9f, 0xf0cd0ccaf0274208, 0xa1d7f16a40ccb3f3, 0xc93aa60f5c09cecd,
+    0xe3e6ce04aad87c4d, 0xbfad76215a1cf7dd, 0x636d62a3bafd1171, 0xe0e8106aff2e0d41,
+    0x60a96fc2f9bd153e, 0x5cbb79769a6b415e, 0x7026e3ac3b38a8d7, 0x56c3c8158ce9b62e,
+    0x87588606676e7930, 0xac1098c7e5872487, 0xb674ecf3e1731d1a, 0xa9400364a6b6acec,
+    0x0de87abf2de38ba0, 0x7278c92ebf4ef854, 0xbe5c78e079efc714, 0x76c5e73a5e83c819,
+    0x1fc3e756181d05d2, 0x6cf0d5f48b18b2ae, 0x0d2cdc5f135397e6, 0xb9cab61050ff092f,
+    0xd3ee5333a7ffa7dd, 0xa76dcdfb9fc5a628, 0xf21c50cecc15315c, 0x179d114b0e66c43e,
+    0x1e2916e9b8e6bfe3, 0xe504b8daa25f269a, 0xfe5d6dc35a657d2c, 0x271af9c5b13ad148,
+    0x1c4d62a79daefb1c, 0xa385d7a80af41442, 0x3662c7842f832ecb, 0xb665023df37ce845,
+    0xba4f59f3793be7d4, 0x21cd98cf19377559, 0xfac23e64ba9c04c5, 0x2b739ef6f622fb22,
+    0x09add82f0f1217ee, 0x342e2707ec3f13b9, 0xf0594f135c98a61a, 0x4e6dd1067bc2a354,
+    0x49391c03154454c7, 0xc23aeb2d0f87037a, 0x6b18b5d4405958b6, 0xf4124b6aa8fb223d,
+    0x843120d998db6df0, 0x92bdaf9d62c2695a, 0x30dae5c48bb343cd, 0xde1318f91e13553b,
+    0xe7f55576bbebd1dc, 0x331f0c7e09c5299a, 0xb3cfc96965148952, 0x5eb1e2a14ba34717,
+    0xb311fded76e310fd, 0x980f6fafe399b98a, 0x07466ac7572b300f, 0x6e1a8fd90ad4859b,
+    0x557700d084a92f43, 0x7cd8503f3d27bae7, 0x0d776e873b62ec0b, 0x5ad28f1a500d1eed,
+    0x5c461bf7450df828, 0xda5f57bd61947c05, 0xd89e53cef1801718, 0xe1dc23c9935e4507,
+    0x9787865f983d4cc0, 0x17d56855de66ee9f, 0xb35fa51e09c5b0ee, 0x36874243d30dd3f3,
+    0x4ae939cc2042c97b, 0x03b6ce1f5c2232ef, 0xa0e26e13413ad885, 0xe05259c24c53aa94,
+    0xa93770b4ff14e02c, 0x3aec9561954a2ebb, 0x073836fa8bf6b4e3, 0xe2b203af94e10978,
+    0x6d679383a1bc8266, 0x6e94d131ee3926d4, 0xed903fc45ac307db, 0x54bee50ecebda946,
+    0x844ada88f4110dca, 0x27e44ce2a04e1a96, 0x4f613dfec6b5653c, 0x0e66cb528512b6fd,
+    0xd5a320a991f99bbe, 0x24ca8445da7e7504, 0x464a43c79155527f, 0x7265eab03351d2ab,
+    0xf15164c280077b46, 0xc344f7f1fdc793c8, 0xab25b17181795dcb, 0xadee4bf94ba79b57,
+    0x8bd9d32ce7f44bac, 0x6994577dd57e554a, 0x9425359de4ac0690, 0xf45ba9d08524dd45,
+    0x22eb7afcf5248a90, 0x40917bd274591ed4, 0x0eff2d503f6cdde3, 0xca0c8efcb70e8396,
+    0xc921e092b4596687, 0xeed5e327133486c8, 0xed02c943ce439444, 0x938d8899667a2feb,
+    0x2f2f6539f35992af, 0xdcc93f4c3928a3c9, 0xf0d18124cc4bf84b, 0x8e99b960926884b7,
+    0x2c59279c6b318be8, 0x58f605fb79b0acae, 0xb77a8d4acb240fbe, 0x822788d15b5def56,
+    0xb37fa90e2fc2e8c1, 0x2392ecdd6ef13835, 0xf8f5f1c6e23d483d, 0x6cb629f01ebd4d5b,
+    0xd2c6eb59bf65b085, 0x658f38b11f530e4b, 0xc9bde34ea6fa17c6, 0xbc511530f05224ad,
+    0x0c80667cd5caea1f, 0xec3618db2adb1561, 0xe06125b6eade5613, 0x7bf791146a9bf1db,
+    0x60f8f37ee6a216c7, 0xfd5ce775bfee7348, 0x34bb66f1af2182c1, 0x35c65de0c0f98851,
+    0x906d8b4266217e84, 0x68e4939efd594ce0, 0x8d89d5924fd0da9e, 0x5c147c01e30a7fa4,
+    0x61dbec8bec1349fe, 0x6958440d10d5739f, 0x031d49bda64c1ee8, 0x82e9d0f7baa4ceb9,
+    0xdfbcc3a17569beac, 0x6d47c7ffd0888389, 0x26324a1b666bd71b, 0xac8fd57d8365a0d3,
+    0x5f6b00f6c8a8e290, 0xff3416fabd454c64, 0x0e9a4da2bcb2e82d, 0x46b2680e3177586a,
+    0x5268cbf1e413f70b, 0x34dbbfa0c6ee1787, 0x43577167e712b028, 0xade6ffba86f9e654,
+    0x66fd27717ff0554b, 0x1fe7b477015cba7a, 0x75e3f9d5aef24ecc, 0x280b60ef6c56f916,
+    0x3e8441f457e12be8, 0x7a8378705f5dd500, 0x52bb7b832f7dee3d, 0x5c565b931fd1a47c,
+    0xb9fe4be4e9bbe789, 0xc1ffec089c266dba, 0xa7473acdec739ffa, 0x5593fde7d64d4c01,
+    0xfd550738b27eb69c, 0x72291fd18e7e6ec0, 0xdddcb321639048cf, 0x2090ac3b21ebbe14,
+    0x1560beae11fdff57, 0xeffd965d707802ab, 0x0e39b81e440a2a81, 0x1c390e2cea29d2b3,
+    0xf53b3c9d9dab64fe, 0xa992a81941b3a90b, 0xf9d10fccec74de24, 0x08f4c291d7b607d8,
+    0xc912761821dff403, 0xf45f2f9193c07049, 0x77f346b4dad01d3e, 0xf77487324c716540,
+    0x18e3cf05bc3f7ddd, 0xc3a6d6b04d4974c3, 0xf96d8d3fb1ebe99a, 0xfaf079a3faf3945e,
+    0x89bb000690926323, 0xd438fe6e058b65d1, 0x0e645141b112c15f, 0xa25a7eafd1277613,
+    0x8eb7768d2828d344, 0xb58f55cadac75f49, 0xaa4816566f499b86, 0xd6277e47f6737300,
+    0x0e3607c170be6a0e, 0x3a8ba383c8f15100, 0x92ab53f9294d1755, 0x27abab0ed0083a1e,
+    0xeced3e2b70591dd5, 0x0157a15511565523, 0xa1ee5956f779a197, 0x43242765de1ff98c,
+    0xadd68c17c4734d5c, 0xb1a53f4cf99f2499, 0xd5ca6a6fb0d1a2b6, 0x561c9c2573644215,
+    0x27cae05d3aeb2065, 0xbcc1bf50176ade78, 0xc7e2ba460c3893ac, 0x9b5707d8f99b2285,
+    0xcdf2703d2d2b0966, 0x8968be44b3a9eab3, 0xb5bdb2ea203886ef, 0xb4550dc6b2664847,
+    0x8b2cea27bee22ca9, 0x87b750d2c463c078, 0x9854627c5863b7f7, 0x4433465a2ccbf15b,
+    0x625a89c5e6d4e3f1, 0xf8fb9a2f054579fc, 0x722290c8e385bca5, 0x05f6a469e29019cb,
+    0x101b5852b5eb74b2, 0x32bfa6c3bddd5d53, 0x254378062616d766, 0xdea7b99c279c143a,
+    0x455ea17c799196d9, 0x14a9cc6953b818ee, 0xcdc487a31cc99d38, 0x7128d789d35eed01,
+    0x85dc13ad63b17653, 0xe68fa69c5d1d1659, 0x04d52743ba9e3a2c, 0xbf29e761825d54e1,
+    0xb9acddd2220e9899, 0xfe6c32d727e119d2, 0x2887b368849f3dfc, 0x8aabd14515cecc59,
+    0x14d35f64b6e0ecd6, 0x5b96c4bad05c6571, 0x322fbbfa8481ec6d, 0x1af7e1e1d6b4bf5c,
+    0xb87a7d382197ccfa, 0x3a0c907da0800848, 0x9ab5fa514be7f2ab, 0xdfef4f057ab90193,
+    0x1538856574cf5b5d, 0xb74a2fc377b20954, 0xa4b878e21f9f4085, 0x89406081a7e37424,
+    0x23fd0b149842d085, 0xa85702e5853f284f, 0x4814b4305e09d511, 0xfd37babf206a0f45,
+    0x169b76f0a1296860, 0x3d73a68526ac9d13, 0xc28f829ab66c6eb7, 0x6bb932f3d14be009,
+    0x72b62cbc0d81130d, 0xae16bc93f2626767, 0xba9efa08c56c01c0, 0x5997337600236331,
+    0x8086d0d80555a495, 0x083666d8ffa61105, 0xb4a619ec450f06fd, 0x413728d30b7e1508,
+    0x03f574f36b39d233, 0xd2a3cb8a1a0f7a2c, 0x5997b07da83e9c24, 0xc38d06f2dd807365,
+    0xdc979d496e9bfc61, 0xa5b9af1e708ec9ff, 0x0d4dbd9727e35d6a, 0xa7341da6ea4a7e64,
+    0x5e99696a3e4f9a44, 0x6f2e4d188fea91a4, 0x517965e8cdf1345d, 0x99cf8d07c9d1f0f0,
+    0xa80fe20d8e9c8d30, 0xaf508236bc6ae455, 0xaf00880afbcd7a6a, 0x78697e938ec1919b,
+    0x65494b49f29e7336, 0x47c0a58e52da5fe6, 0x92d98d738e21d87d, 0x8ae40783a8394f6f,
+    0x19c8a936ec821aff, 0x9a1a2c7d75eb2e18, 0xf0de4857e8b459f9, 0x80aa403f2ecec016,
+    0x5be3188306b26b4b, 0x55dfdd8d6989ddae, 0xb06b8f3c9fe14558, 0x8e8ffa3c6e13cea3,
+    0x3b1d8632c0622bf3, 0x96f2112676448b57, 0x5aa3638dc29d1dda, 0x59320613c4fdb6ae,
+    0x427a956245c81bbc, 0xbbbb72f7151c51fc, 0xcf4e53c9cac613fe, 0xd9fc81d229fdf0c7,
+    0xff35d1f6d76bdb0b, 0x3e967fa4a3239cc4, 0x9ff963afc2cf8011, 0x8a2caa9710587f31,
+    0xf0148a4c4ad7b4ba, 0x80af6b780510bd04, 0x8a2f11538cc46931, 0xbb09a012c4c55901,
+    0xab92b9c445b1ac17, 0x4b5cdde81a3d92a1, 0xfb484327ea5f18da, 0x68b6fe0c75a8991f,
+    0x98a7e151d40c6e9b, 0x4ef0611530fc4364, 0x9e81a9605c08e226, 0x34ebf96d215ecadd,
+    0xe1afe983afccdfcc, 0xa5fde4a2f47e1fb6, 0x7bd91e26f3331641, 0xf813d3d723041e71,
+    0x80d791f99ddb4f5b, 0x227cc5d4efeeee15, 0x0f04555201fde4bf, 0x4e9029e40d0c6392,
+    0xe99d3ecbdbe5c843, 0x1b2ff4e37ed0f5df, 0xce487424f8311582, 0x61144ee1d59041ea,
+    0x1cf5cf0101b6655f, 0x7377f733953092ea, 0xd6d1dddd7700d766, 0xd91b85a018e9f095,
+    0xf355d181d12c0ef4, 0x9e04e7429e22a093, 0xea7ea6aaca8ffc91, 0x0e3f234dacfd0c0c,
+    0x8f00ebe8701ab4ce, 0xbfb66fcf5d4fcc63, 0x1226ff7512db2a6c, 0xea3e72681be734b5,
+    0x7c08c05ab53a31b4, 0x3a3f738e13fd545d, 0x0d4f60d37c9d8e1c, 0x21feec9a1a7f06d7,
+    0x24c6f3245a6ddffe, 0x91ae4ef6bfa79379, 0x3d9e863608359b0d, 0x9875c966ec7ad697,
+    0x3c6c34b8736092c4, 0x966f5a19f8e5d022, 0x6d05908cc33fd2bb, 0xbbcf070928a03258,
+    0xbfa634b475653e1f, 0x5674d6052cc430c7, 0x4bc2d45c451cb0d2, 0xc41b7f311d291437,
+    0xe6d95af4bcdae53f, 0x1f0cb5ab38374075, 0x312f39e7e08c00a8, 0x72450306fae8eecd,
+    0x75be977436ce8971, 0x2c998ad1179661f0, 0x1bf0bfe9eca06aef, 0xc357f49797681763,
+    0xcb8f21d53346c7d7, 0xf460b3995711ed1a, 0x50d1e12b2f4d1433, 0x17747d34da92bbba,
+    0x19b7ec76a193442b, 0x1d0994623524fe0d, 0x34e2f4e6ee8e2985, 0x9127a19322b65b5c,
+    0x3a559983a30ae42b, 0xe54fdc8c3f4feee3, 0xfaf1fa40df320a68, 0x0b4d530eb8a20337,
+    0x71bfa3981f97acf0, 0xf7be8166fb6fe773, 0xf3220575ca721027, 0xa329342563766018,
+    0x4248131304af7842, 0xd785632965cc2cb6, 0xa0f08b62a53db206, 0x862f94f5695304bb,
+    0xae89347173c02ae7, 0x2a1cf64f8bebfba4, 0xf4323ddf14d0e5cb, 0x9c6c9357a22cf88f,
+    0xacded51d407be206, 0x24da2e2ca676b2ac, 0xae9cfc2264f31927, 0xa1b384c742ea30f7,
+    0xf9b73d80d34a0f79, 0x7911536bc6bbc2f0, 0x02f116495d9539a3, 0x3505fd1752886c0d,
+    0xe2b46aaf9ac8f983, 0xb86df664d496a75e, 0xa4e65299c90b5fe9, 0x9c249bd241d3ddd4,
+    0xe6de207eb764e628, 0x12ef28246ac9412c, 0xed2f5aa35bbb36cd, 0x28b097c56cee990c,
+    0x339c2ceceaf1448f, 0x95641426bac242c8, 0x1decf54a149215f7, 0x61326c111efecabd,
+    0x94c7b580e97376df, 0x924fafe9919927e9, 0x6e6d255cd7a756c9, 0x489af76d10db76ae,
+    0xec9919d4c5f9f93c, 0xb56bc6bdcfc9c4ad, 0xb58416c146b16a3c, 0xe0fa9f97697973c4,
+    0xba0e48787d4ead59, 0x8829fbc5c76c3e8b, 0x104dc9296c3381b4, 0x0426bbeeae263e6a,
+    0x9c1a997380f19f87, 0xf9b80672e3c47ce6, 0x38bed0c26d8d89fa, 0x214b0090d92baa91,
+    0x4fccf88d7937198e, 0x3fd39828e768f09b, 0x2559d86c8a14117e, 0x105349e034477405,
+    0xc69f2f16d5701c1c, 0x01e5d27e5ca03815, 0x21d356342cddc4de, 0x3df6de83a8110b48,
+    0xa66222510d87af49, 0x6ce2f8fbd4bcaca9, 0x6d0247a7a86a0293, 0x48555f707a734176,
+    0x0b7e4b40a78e24e3, 0x516a6ef9e5a9beb7, 0xe6848063622f573e, 0x37907a29a19db0a3,
+    0x2e09213413efd8e0, 0x8694cc6830107f64, 0xdcb7eb66e095fd87, 0x36ee5bcd14b79638,
+    0xae5a4b12a7e1d20c, 0x2ad51cac1ea83a55, 0x5cd81c13e36412f5, 0xde030e7278588eb3,
+    0x49c42886cf1a0c35, 0xd6d303bb8d360a4d, 0x6b42d33ace61e726, 0x0133190af357c516,
+    0xb2240d5b00cdf4d4, 0x786c474da710c0a8, 0x229e8d84f6c59528, 0x4a6f45cec3849e71,
+    0x123254e43b3a93f2, 0x1a19727793e6f14d, 0x187c9fce67a6c3bc, 0x5995712a52241ca2,
+    0xd3869689bb9d5e37, 0xb725ec943a1a062f, 0x61286c3f2c5a97c0, 0x582362c06345f5df,
+    0x41f3b5e4dcafba80, 0xf915c9e579c756dd, 0x78966e6ab50bc979, 0xba5e01c55a21b9be,
+    0xb70215733f7ef1ed, 0x90d6d30e0f42cb8b, 0x66b6ff68a36d0beb, 0xfb2a79ad4baeefaf,
+    0x229f1fd340b16b68, 0xeba6cee62583dc89, 0xfe6a1cbc53a3ac1d, 0x24a9a5a6daa65a6b,
+    0x6757d8bd95eeeca3, 0x743231b71ec03a94, 0xac10125babcb817d, 0x56925e6ab4b10ce2,
+    0x7b2617dc0bd6180e, 0xc998d3408a00a3cb, 0x8991f3a0986d96b4, 0x42464a22202c69a2,
+    0x1b2f421d8ea071a8, 0xc30cbd9105e47020, 0x211f29713374648b, 0x524d67b299425a56,
+    0xcfd510ed2cd2b7ae, 0xfa38f8659ee4b224, 0x84841a4d6d49e701, 0xebb0a366507fc781,
+    0x904ffd55bc5e7984, 0xab4bada787f32d43, 0x26d3e79a81477775, 0xd8b55bcd90097071,
+    0xc5c0c570ff4801a7, 0x1e003618be944987, 0x09ea363480edc1bb, 0xc58b627f78a4dff4,
+    0xb0c065ae8d025123, 0xfacf0820623323e7, 0x82d107e2f2ca6683, 0xf716d23927d3e4a5,
+    0xd4b7d4381298c2ba, 0xf32947f077a024bc, 0x753ef052a24ee26c, 0xc0984f5bcb53b080,
+    0xd70e1d2d673bdc44, 0x6078a5bfdce4068f, 0x16d960e037c189c5, 0x547b31a2e6bf40d9,
+    0xac737ae3be5426bc, 0xfc0109376ed69847, 0x3b0b81e8381c8cdc, 0xef6e60bd90039e96,
+    0x0239636d562a736b, 0xc9293084f1ccc426, 0xab3b8769ca136e84, 0x98be6948e4b1aeb7,
+    0x7b1631ed5f5170a9, 0x1ecc28492e6b34fc, 0xc5f262394f6a25a7, 0x5e85e562b2b6fedd,
+    0x37dc88720f2c4739, 0x60f668efebc7ea20, 0xf136acfcdc802bde, 0x3dcfb0a02abbf15a,
+    0xbbe78dde95e52615, 0xdc275d2de09a32c0, 0x982d69e84f56a75f, 0xdc070c232d6b2612,
+    0xa7ce784e072f53e8, 0x38787e63dde9e124, 0x8fe90f36b78a2c40, 0xde2bb2ac658f8cfd,
+    0x4de2cfc5c4486763, 0xd757d73d7a48129c, 0x265fe8f0c4bc22ea, 0x478f227b373d89ab,
+    0xe62914ce34b5b77d, 0x40f69fe6b4f549e2, 0xff00362d9bf3a7e4, 0x226d6fccaa4924e9,
+    0x708aa9cb505732f5, 0x31445b69c69ecbfc, 0x58728763fc5e8a4b, 0x8540b0411184bf40,
+    0x97a5c76e24c482d2, 0x02798794f0693ee5, 0xb796e959c5557f81, 0x5da8754c7d62d2b1,
+    0x605444cd54392126, 0x9158517ceb481a8c, 0x256d7f1d49d388bf, 0x4f13ce6fae3f504e,
+    0xd469ce44b4f581aa, 0x7f86d2c83f08e13a, 0x0ee7fb8daaa74599, 0xfb358159da26070b,
+    0x919c39e7f8dddd22, 0x7425741ef28c22c2, 0x08063f12d7d9f0a7, 0x83479ba9a1f53a8b,
+    0x1d4b7f65b5eb2c14, 0x67f1a72fce37f4b1, 0xb2f0cf9a85afe3ca, 0xfbe463bde2b88a66,
+    0xfd38abf7621dcf9c, 0x7de88f3110113b58, 0x046fd82d5d5ceba1, 0xace1318af5b0ec54,
+    0x75369f77989583cf, 0x5d5b31b35f3888bd, 0x3cb91c6e48421ff7, 0xd66047e057086099,
+    0xac5856fa8ea3ec74, 0x4e23d9aa568d4ef4, 0xf36c16bda265d571, 0xfb4d9b8a6676b66f,
+    0xab156f7c6a157bd6, 0xf36cf43b7fe0b1ac, 0x924bae70dffca006, 0x1e4ae8bc3947df2f,
+    0xfa2771f05321efbe, 0x4aa8f7696d3a5581, 0x7b55ca1f81adf6d4, 0x6b5bfbc3818b1469,
+    0x8fbac986ed9c9989, 0x1e5e24135c87d948, 0x2fe3a4819b9f0fb3, 0xd175d814d838b235,
+    0x5b05ccd8451e2ea3, 0x95594611839cd2b7, 0x13d65534f69f9445, 0xfc31edb06775f83d,
+    0xbd9dfebcacf9cf7d, 0x7b3eba873edc733c, 0xf92c956ea90dda9e, 0xafe9745aab9e172f,
+    0xf529dbd959f2088c, 0x6e3543c35225485a, 0xda70a0a5ed61a311, 0xbb0b1aafa98ed7b4,
+    0x7f5e16cb4565f747, 0xb83467d09225f463, 0x6e78dbb86382b823, 0xa3167a2c08edab3d,
+    0x2c7e72e1907c50dc, 0x4a9ec064654a73cb, 0xad8ded402837a53d, 0x66e2bd3217f468f2,
+    0x29dddc7f0d15b755, 0x24330e36dfe29e7b, 0x3c6f828e07538b65, 0x58c0b9b3ecb8ce1c,
+    0xb93bca1e25c31412, 0x2f4d364dec5b792d, 0xbd063a251cff3780, 0x12ab5c46fb4ccff6,
+    0x7581ebfee3a1bdf4, 0x8a50183b6ad26ecc, 0x4c160dc6661d5057, 0xadc323d7414127c1,
+    0xc8992f31f95f3e06, 0xa0d660a9280a8357, 0xd0afe02cc5dfe3dc, 0x6a3deced3709df85,
+    0x0f06df7484d80eb6, 0xe7ce90c3f2992c58, 0x45c39e09a20b675d, 0x7b1eadd8602264e8,
+    0x2299a51db83d5d21, 0x6ad6b4888fac9f3e, 0xfc1168e1c829b5b9, 0x22ec9ceb7d2c049c,
+    0x875887fe860537ab, 0x0741a4d379ef01f8, 0x2529e9ff6dfb6e48, 0x440d6f26cdbcefbc,
+    0xaa6c9e69dd433fe7, 0x9d822865d971cfe8, 0xd641466885a0d0dd, 0xc32572bcad780325,
+    0x537ed7fd0c90bd19, 0xad8fc8b3a9d29d00, 0x8d0dbe3c1adfb3aa, 0xc25fcc1b022273e5,
+    0x1719af19fe1b2953, 0xb3643f1a7034fcab, 0x191adb2c3b36f291, 0xd651deb49ce84ece,
+    0x2e50c5657a9fe4cb, 0xe5b65fafcae282b9, 0xc4e24239b082950d, 0xd2a6b7a8fa3fee56,
+    0xded68b4c6bf28fa6, 0x6a874b66f6d6ecb8, 0x79b0d927f88cb0d5, 0xfa1e7f094064b491,
+    0x726ddd944bee497d, 0xf137e4b3daaa34b8, 0x4b2fbc006f3b7d8d, 0x64d4eec8fa3a6561,
+    0x42827dadbd2e5553, 0x1d64303535d897e4, 0xc273e60eac9f210d, 0x21514491a8e88e6d,
+    0x20b868c66d3d158f, 0xd29ac4c8d7e17a79, 0x8f98834016bc5b6a, 0x9ef240136ef4de87,
+    0x1b0d458b16cc05fb, 0x2dcaef69512452ea, 0x0ba77e22d275b1f0, 0xd66013c8a9b38351,
+    0x5e2e6487dbe44cf7, 0xe859e40eaf371adf, 0xdfd4d93dc866c1bd, 0xc21e17be12894625,
+    0x9b0db18f5beccb45, 0xbacd5ea9cc23f745, 0x026a3aa02d71cd77, 0x8f832ae4b9758d72,
+    0xdad43e7f3ddad9d9, 0xfa821a00ecb9d421, 0xe99f466fa3e17040, 0xf59ae589627467d2,
+    0xe896cfabfb93b08e, 0x5b627b4bbe76f262, 0x5b06b61f6e897d9c, 0x29d1a58f10636889,
+    0xe6977dc9072ef9b5, 0xa3c35d97265d85e1, 0x5bdbc43808a54eb0, 0xb2199b4b2c22d334,
+    0x306ebf6d1545f726, 0x3df2479205f54993, 0x08e757b408dcd8be, 0xe49d0596b2a4989d,
+    0x1be63fe792ea496a, 0x81fed18aa5c6d9d4, 0x4f3ce331447f4999, 0x21f9baa17e60a359,
+    0xe997e5ecf6d36437, 0xb7762bb4b2c1259d, 0xaca7552da28d087e, 0xe4571a96f80a2f8c,
+    0x2968c014a96cd43d, 0x271abd0f71dbc025, 0xcea5b871fcbbe7da, 0x62179e5bd991791f,
+    0x16accd6f25a01958, 0x5897ddf5e6fd59db, 0x8cc44d7db1a949aa, 0x10ccb9f7a6878929,
+    0xfbcbc530eb0ea5c2, 0x3d395fcba4ed874e, 0xfd2491b786634a06, 0x5558e65461c0ef6b,
+    0x72b0ae2ddea43ede, 0x5cbf76858a0513d8, 0xb330d2f8b79cdb93, 0x2c5830a6ad859571,
+    0xeade48f2aafe8550, 0x0f67310a85d8f985, 0x11525d673079446b, 0x7efc34fe309ca009,
+    0x6c11418a4258cd59, 0xcb3691f201b3be1e, 0xd6bc031b519b0dfc, 0x978882641c24724d,
+    0x6d7e58b43472ddd0, 0x66493c7c8478a706, 0x34ddb7fcab37b98d, 0x62061abf53a01dec,
+    0x8d525f9d16bf4bc3, 0xf1bdac886823d7f5, 0x3517c56c3987f384, 0x77d124e8e93ff8f7,
+    0xc387c8c9d30dbabb, 0xd748965c296a29ce, 0x0ab57a0ebe6695fe, 0x17748b9b0ccfb135,
+    0x14de4becff1b859e, 0x1e91bca92706ddb6, 0x949c934633464d97, 0x03087c7d9e1f1e4b,
+    0x42e7582d5f93c632, 0xbd6efc67bc6e2c8b, 0x42324859c31a9e84, 0x0cc348c761427f46,
+    0xfc2f94983467d82e, 0xc82f14755f73b129, 0x224c247dcad292bc, 0x49f03772a6caf8e4,
+    0xbf4eba364d607304, 0x4c377c416b4baa39, 0xb7b4844914206d0d, 0x266693df89d645de,
+    0x5e146c0efd4f79f6, 0x75e6c7d97373a753, 0x62dd0d0f7963b36d, 0x7369daed1be764fc,
+    0x57b899d848b6a277, 0xae80bd4322061eac, 0x0b66eba0f26bb818, 0x5a6fbcbdc42eebf6,
+    0x530799893a7e32c3, 0xb3b5300c70c6a2fb, 0x236ac4420e4b4d12, 0xdbc64e072d70968e,
+    0xbd769461e1e48e9e, 0xbba775adab846e3f, 0x558d2a6f4923f933, 0xef1aa051c88fe8cb,
+    0x7ad0ff40e5895a6c, 0xd48625c69f15ee9e, 0xcc4a8835e5d4b1a9, 0x53c7da59b22db21c,
+    0x5b71b83bf204d097, 0x61013f73163fdb52, 0x66b09192adccd743, 0x4817c934ab6fcc98,
+    0x4dcc93218797d341, 0xc6214f294d4a7f99, 0xab7c82702fcce627, 0xecbb4fc0a34be767,
+    0x36e9fba8417f6d8e, 0xc058ea6852559bd5, 0x5b012e251d139ba3, 0xd8678346e1521270,
+    0x12d53ff7ae2553b7, 0x77d65efaa7ec6ee4, 0x398a03716fa214fd, 0xd2dc4c3831208ff7,
+    0xa5baf3dfc0a8186f, 0x6d5d7a506f97c3c3, 0x4b153d35bc0e4896, 0xc3c31b65ceed4d20,
+    0x61bab5fd0dfc57c1, 0x1d48c13770d074af, 0x314b1e201ab4e4fc, 0x9c5a6907292146bf,
+    0xf42bc64da5fd29fc, 0x76d5455d1a7db27d, 0x6b355abd6f562a37, 0x63c44eb43753713f,
+    0x0ececbf426706127, 0x6780281356ceec1a, 0x0ff37357bc77ce36, 0x3e14647987ebd3da,
+    0x96379fb5df6c9687, 0x67ebcfd886db4796, 0xbdf587745135be9a, 0xbc1a75d32a9c34e0,
+    0x9be6677162449926, 0xd00036421e30b953, 0xc916036f585ce608, 0xe739256eb572c474,
+    0xb6d99f5949074ac9, 0xb0674f21c7e6b223, 0xa5a1b3b5665e6d3e, 0xdf7cc53e74b5f6d0,
+    0xfa58b84d621f28f4, 0x818f70f0dc7c02bb, 0xcb56cdb52a9751cd, 0xfb87a66226992a6b,
+    0x77a81fde67e3c226, 0xcafdc0098bb01fed, 0xee56d74f5825d620, 0x9a1bd6652d8ebe01,
+    0x282ed32a2d2fb1d5, 0xf2e1078e702868dd, 0xa70a6937f71cbce7, 0xb2a8b1cc7c6ff1c2,
+    0x5446d963171f03bf, 0xc96c381e078ba220, 0x4ea7824d45142a74, 0x084f7c702e62dd48,
+    0xb821465afdd92465, 0x9fb91557beece27c, 0xcdf76a2cfeee689c, 0x0bfe65e2ca9cdd5b,
+    0xdbc88859946c233e, 0x982a2042389a78bc, 0xdfdd5d901702cd85, 0x4db62645e8c7148e,
+    0x916b1d0c77efeee6, 0xce119aa7954ead64, 0x1d8b960848152a3c, 0x94f8b8d38e5724ca,
+    0x18614ba96beeea04, 0x2b8876b8c6384856, 0x27bdfb30b1210dc6, 0xb62041ca1d2f42e3,
+    0xb4b8a6c369565c0d, 0x03f81423f0daea32, 0xa7743ed82e8de766, 0x3aa14e650d0407b5,
+    0x2fbde807ddb9df46, 0xdbbc29376c7fd96a, 0x55833afc10697e5c, 0xdba607007274df5d,
+    0xbadc425e60cd728d, 0x13704be4be0519d8, 0x9f887f8359ea6351, 0xd576d3f363deba92,
+    0xb5ab57cd1a437a43, 0x5963eb0c826e0905, 0xd89aa7e78c00b0b6, 0xbc7207f365a73252,
+    0x502ec9d9a86396ab, 0x77698e130d6138b9, 0x6a9f943330721d69, 0xc5c8fc9c3a75a82c,
+    0xd5aa712e33c9a48d, 0x2e46b3e37f33e1c7, 0x0bb843faa0de8997, 0x23c8df8d4d0016cb,
+    0x12a3931f88311120, 0x3ab013c89d0d8b1f, 0x87178ae7389814ae, 0xeb44f046c7ade408,
+    0xcf9469ff247661c2, 0x1798f659300adef2, 0x8f0ea0e7e40b0b62, 0x76888b9e7e4c63fe,
+    0x94e42eecb0febd93, 0xd59d53daf19dab8f, 0x698e8b9c448aca61, 0x365605ca447dca86,
+    0x3bdaa8d226c448fe, 0x06743ca5812c6c7e, 0xccd6cd7aec85e24c, 0x7295cf12e5083c2b,
+    0x38cea26e695fca2d, 0x64f0861e8ee7e41c, 0xd40e4c2a9fcfc78b, 0xb2982260b2721a19,
+    0x5ac2d90c2b9804f5, 0x8c96ed39fd90597e, 0x8ba0183bcd2db217, 0x794890fb8583d3ca,
+    0xe50ca1853f4510bd, 0xc072a22fc99c86e2, 0x4a2d9a34db41b7f0, 0x510e9c0f2e6ddeb7,
+    0x76fea35567d8916b, 0x9028ced097a69dae, 0x96317bb7eab43f75, 0xd26d8e6462434f6c,
+    0x657b4aaf3af71ebd, 0x9d1381246db19308, 0xf5824bc9608f096f, 0xaf759324b2ae6250,
+    0xfba5e074fdc3d66e, 0x5a181a74e49bd82a, 0x3b5a5854303fb835, 0xa035f9fd4d4e02fb,
+    0x829eb2ad1ccbf3c9, 0x4eec3def95727e8b, 0xabd4280a46279d70, 0xfb36f1dd7a221e06,
+    0xbcd49ec3bcec6751, 0xbbadeb64ac03ef79, 0xf9ceda733c1a6271, 0xe096d24e3ace2b92,
+    0x73d3a7cd2babe462, 0x01e726cecae8ead0, 0xa3c9398c0561d60d, 0x5db261c623cdbd36,
+    0xf3bc05fdc0d33584, 0xff9e459d70341cbf, 0x7efbdd6fbf7c3b19, 0x65a3e7d1c373136c,
+    0x0ffe7dfd6cd7d788, 0x7c5cd34071e3cdda, 0x360b33534650bd95, 0x340ee38c7645c948,
+    0x3125bc9237eebee4, 0x7249a1002505f442, 0xf2eb382dcba28c7a, 0x0e584dd7c6eb2a1c,
+    0x0b760cd0601cee19, 0xcd1456b0e910d958, 0x2e107982a59ca825, 0x8f670aad70f52748,
+    0x98ed797220361b24, 0x0733660dc5b573fa, 0x406578437215cd10, 0x0a05b6b8481a183d,
+    0x5564affb9ecb1ddf, 0xb10ae25a041d29b4, 0x7a69d55ba388d674, 0xf60f38ce9a26c7ab,
+    0x9a94d8837c2ac23e, 0x83fb6a396adf9c16, 0x8b1bdc14d30ddf6d, 0x601af95be7d3e372,
+    0x9957dc1b2204f324, 0xbb90efe186bdd6f5, 0x2c1ae433125de1b2, 0xc111da3e2c4feb46,
+    0x60aed32f3dc3983e, 0xfd8f597d5c12e1f5, 0x5f217b21c3385ea7, 0x7e9d898c860c7207,
+    0xf93fb87f096027ca, 0x1b199f29a2493336, 0xe034eb73bac6f672, 0x405e323c4cc0040a,
+    0x0884d331349a5f17, 0x60b2981735b304b5, 0x9ece895145a2538c, 0xafb377e5dd5dc2dc,
+    0xd34b18d6d54de4a4, 0xb132cfdbb005192d, 0xd126b7f8c30acc94, 0x7914819f8a77cd7c,
+    0xc570852eeae3f168, 0xbcdbc4801c0edcef, 0xde60128b7a5c7064, 0x266d66a77f9a40d2,
+    0xf922539d0a4eb1d3, 0x6bd911e25ed305f5, 0x2b210e1ad169285f, 0x9db49c19398e3f40,
+    0x76ebdc46c924d759, 0xc50357d85738eea5, 0x1e2788d66c332f17, 0xc93d66163654e912,
+    0xc246a8224fefb608, 0x0b6b3c8678874b46, 0xa0012e097f93ea8c, 0x5de9c1006829f764,
+    0xa0dcb335106924ef, 0x9bb0b6bc359aaa36, 0x90ec3d452f899879, 0xf0f0322bc4f21407,
+    0x430050b81911e84c, 0x674c080b3a107763, 0x2f0d0080789488d3, 0xca120308324fef1a,
+    0x5425b67c51df0458, 0x54c9ca922fffe9ee, 0x8086f064e2d86c5a, 0xecacf0b5be49b443,
+    0x306c00d468467ad1, 0x1ae9d36684e7d959, 0x0ac32c803e86a164, 0x86a121440c036087,
+    0x8809728b4a3e24d5, 0x85715397c6711506, 0x07bb7de0c52e1112, 0x754cab192e00c11c,
+    0xa771fd31c93b54d2, 0xb980061955bd8aa8, 0x454fa29f838ebbbf, 0xebbd0935e4feaead,
+    0x805f5dbcbec8cf39, 0xea0c05ccaa6a498b, 0x189cb7baceaa3253, 0xb586006e223e142f,
+    0xb2da97753605184d, 0x52c2792680af5bcf, 0xbaf6a54d501922c9, 0x528966faf80811f8,
+    0xc201eab2b7719542, 0x26524976009d2bff, 0x8834f71971f59fee, 0x51b3814d21b989f3,
+    0xc78b5e70791118e5, 0xf7a908ddb21b4f20, 0x3802c31bcaf06473, 0x807dbb83a25e3c85,
+    0xb5f7044c34639428, 0x7d65b45ab8ccaa44, 0x20b0e9bcf8d85152, 0x985905b5b5a55876,
+    0x28c4dfed5bf10987, 0x1985f85568a5d549, 0x1c2ae5fec986d2f2, 0x664d26cc1d790592,
+    0x5ddea83984ab65ed, 0xa457cabcadb38e71, 0x9e258bb01062af3e, 0x2c54ebd4f8d5b031,
+    0x5e5c67d73cbf212e, 0x8ae826dedc7ccd93, 0x048d3ecf3664ce37, 0x4c375b0f71a575db,
+    0x8bef73030801f642, 0xc8376658820fc430, 0xd3f82be47a48e083, 0xefc5ffc47a78a3e8,
+    0xf90d0b045ea975ed, 0xce611ac9a38df400, 0x24f1d2aacf5982e5, 0xde214c8fc7865dc9,
+    0x754083b6cfc4c6f8, 0x73ffd549a6a9f801, 0xf04bea40ebecfad6, 0x59de0695584bb7c4,
+    0xe64a2b9d2956fa18, 0xeb38a82f9fc44515, 0x7777e709e30baa2b, 0xdfcbb44e32313479,
+    0xec9933749c26c3b1, 0x04b41c7bc83b81f1, 0x3c25880b49dc4143, 0xeb80ad284ca9f017,
+    0x7d148632389bc374, 0x8082f3b2b842247e, 0xa0503c28737e64a6, 0xf93999f8f9c15b44,
+    0x87ad4bb466cc5efa, 0x08c4c75a9b68049d, 0xedc631e241a71348, 0xa8201d3023c88add,
+    0x3a726e7b27d0148b, 0xf3eb49d47d1c3f42, 0x9e8bc347a3a26b8f, 0xa018399989e319b3,
+    0x8f5e872dbdfcc64e, 0xe0cba2ecf7e654b8, 0xf36ece18ae873553, 0x8b1ff46b28eece1d,
+    0x1e44394c46e3ba89, 0x938fcc4b781c6a2c, 0x8ba83c88138bc793, 0x060f138fd0a15a1a,
+    0xfb5c1209d3e29520, 0xfb17b427c6860368, 0xdc88b3d145ae6ed6, 0x7556226bd63b634b,
+    0xd589a279e3fc7b9b, 0x5ebc21e956751a00, 0x7ca139317bbb1ca5, 0xb2cc354685f8b5ac,
+    0x2659062a830e559a, 0x65d35a8e11bae6b9, 0xe0956627f8a499dd, 0x4b9e5ded62dbbb57,
+    0xbc29ecdbe086e2c5, 0xde5fafdfb6763447, 0x04cfc1ff026bd2c0, 0xde88a821c6042192,
+    0x0dbbbbbd2e66b360, 0x249700aa28864d76, 0x92010cc3ef170b6b, 0x4cedda5b03d167d4,
+    0xd6fbfe42dc05e8a4, 0x7f0948d94f8920dd, 0xb07a13e364377164, 0x149a28d37dec2114,
+    0x31ccfa7998398551, 0x0c8d00f194e001af, 0x60836d905121ceb1, 0x872b2f87c4d08789,
+    0xc529e8118c381867, 0xbd2f82daf6ad7d40, 0x3d23468af4d92ac4, 0xd1723299c4706e89,
+    0x693b636070b68932, 0x00ba28f6e5debe3d, 0xcb65e8233a892676, 0xe15c2756a5ce5692,
+    0x636bfa6842fbf54e, 0xbc5e830ed77a3840, 0x46a7e1e366591caf, 0x89c548d56b644ea9,
+    0x35e76572619eec46, 0x8cda5af7970bf051, 0x10d9c1eacb108317, 0x24fa87c3e138a99b,
+    0x81f6d0835ed24d4c, 0x610549c9af1df5f2, 0x8783f4ebf8a7e427, 0x9ae8f350611af91e,
+    0xa027eeeeb2ea5596, 0xd36e0a91a9033410, 0xefa20b5a303f1cfd, 0xacce043e13b4e85f,
+    0x7d2c68473358c429, 0xb636a349e0dd4979, 0xbe846c57d1aeda8d, 0x58b483126c67074a,
+    0x319629e8afe1d55c, 0x5435202de8162bb0, 0xfc32aec027a8be07, 0xd811e2e31f749386,
+    0x22fe2604b1d155fc, 0xbbffefd9830fdb77, 0x1fb61fd29df7bfbd, 0x807ed68994018473,
+    0x568b707642dd71a0, 0x0174cfd286806dfe, 0xde3dd0874d680add, 0x264e8ec95a02ccf6,
+    0x06d0a098597dff2e, 0xeb0440d37cd67692, 0x642386cbcfe62798, 0x604db5e6b99dbb3c,
+    0xb7749ba7a2ba6047, 0x922507c60f379c13, 0x474c9e88085b2f98, 0x39a66dea699735fc,
+    0x7d2e07f78a6f479c, 0xe7d9420abd4d5a89, 0x2978659bcc292c45, 0x799ee4d5555a8ac4,
+    0x97c1f4e0dd9ec951, 0xcdbd20c6f52281c0, 0xee593e551d63f5f0, 0xfeab4a6aca35b3e9,
+    0x1b3de31cc13447e7, 0xcb3295c418c27531, 0x0bdd629ecd6bc7a1, 0x3a1d8ce866a0a923,
+    0xae62c41c4745ccea, 0x0c6ad0e5c2f12050, 0xd28fde37c32af3a4, 0xeaa2869d410ca0c5,
+    0xda1f6365a5c00154, 0x3df4c764c6d12674, 0xd0801b4e72b5f2b2, 0x2727552e76764e58,
+    0x29ae8b41f8ea0bda, 0x177c2081c12e8002, 0xb3b0e178a204039b, 0x7b22c924a0629f17,
+    0x57ac10a9e5493cd5, 0xaa4eb4f10b582bfb, 0x1d1986c6d7071601, 0x5e563a966ba16e6e,
+    0x44ad424ad4598122, 0x30cb3dd56189698c, 0x56672c2a0244587c, 0x845e0db4d82a9efb,
+    0x1db84341dc98d3b5, 0x7c888f025bc25a6b, 0x76b567664f296887, 0x4ea94ab3e2607936,
+    0x460328e4966c4ce0, 0xb17cf3f2f89777df, 0xbef9f9d9cbe13c3b, 0xb52f5d94e9bc4800,
+    0x7863f0d69cb54a1d, 0xd1242f885bed24e7, 0x49c653c6708df419, 0xe535af8af293e928,
+    0x96340ae6e98c44cd, 0x0e9b1e807d7e8318, 0xa0a89dd5e8d90679, 0xe02301d441129310,
+    0x4d6057e0b280f104, 0x54e034b133c63e50, 0x05fbd7592af452ae, 0xd9a49935e4f158c8,
+    0x636bc7423b7a2eca, 0x6f0c5bc48a36f90d, 0xd86a778359d289a9, 0x5a67092a2b3b2595,
+    0x5b07cd44b4e757b9, 0x1ec29e2a4f89abd5, 0x7263f55b00cbb7ad, 0x67a082f5afd102e6,
+    0xfd8ee9983d9df319, 0xbc3560a86de5088b, 0xb333202ec2995e40, 0xcd8feb329912b772,
+    0xbef988c6b4b34db4, 0xc37af4894188368f, 0x79ab3a7b1de53c3a, 0x72979faadd2aa507,
+    0x1347d688bf00dc8d, 0x111353ba803390a7, 0x1103227ceebfe925, 0xec8111abe1bda434,
+    0xf97f908d6632f181, 0x2d97f970cd6f0bf5, 0x2fb3f42ade4ed4fb, 0xb78a6f12c3424bfc,
+    0x2e3732e8f1770503, 0x5902a036ae9395c9, 0x12739b9c92941f3f, 0x4b569eb4725ab5d7,
+    0xe9b720be80295f87, 0x37510433e08f2bea, 0xa77a61d5e50dc9ff, 0x3601f9321fa7135a,
+    0x84b907fbaac72011, 0x3ecee905f7091205, 0x6ebf0f73e3793d05, 0xccbb55a9ea718be5,
+    0x7cc6a37d9a4ae69c, 0x98cfed84f65155b1, 0x331527a7b7b9dead, 0x4acc1609085ae559,
+    0x4b732fcf0c428ce9, 0x4cbca8c34f9ce49e, 0x38dd61683139fee4, 0x3ce1b76d0098d59a,
+    0x35d9c2f058750f47, 0xa405a60ed50046fd, 0xf95014179d02f849, 0x6988341974af6b8b,
+    0x81579186fdafa4f8, 0x193b8732481bd3e1, 0x34972c410a0e2790, 0xb865929f43e2f578,
+    0x90a316d7795d887e, 0x4b170c6b329790fd, 0x81ce9e27973c7b50, 0xf4eeec247e0427ec,
+    0x4a4d1454429ffb58, 0xa66771f0bfc08865, 0xb39569d5060e123c, 0x35dbcbf282180b9e,
+    0x6c78812b3a128725, 0x32429b202150692c, 0xe0dc6719b2c4d0bf, 0x2e63194259a99554,
+    0xbd22c2e3e7b3ff36, 0x54b5e85aa1106daf, 0x7460f2563829304e, 0x8bd0f7ee48c447fc,
+    0x5be47d75efdaaf2c, 0xe3e39c87698c685b, 0x24d0b53928ae02f1, 0x4e21ab88a9dd9199,
+    0x1553e68215e5c9d1, 0x3f4e0cc0b4de9159, 0xcbed72a1b2bc5f2b, 0xe72c15dbecb32dfb,
+    0xd201def9f7f57378, 0x5b1a9a11c487d02a, 0x091bf8a7901d022e, 0x6cfe4be0c84992e5,
+    0x90fa5409967818b1, 0x1e712d235ec77b1f, 0xf180446ca9f31780, 0xb2e0f4653025c1ec,
+    0xc8c17f7355b12034, 0x80c8e38b3a6c9500, 0xb64b29d87bc631ba, 0xa519d38dbb161c9c,
+    0x9ad62d3b2fa997db, 0xea63be4ea3d6679f, 0x9d803bbf3567390d, 0x326da6cc4632e3d4,
+    0xc6812087783f6097, 0xfd9c49573efcf1e8, 0xe79f54ae4a3df2a4, 0x83f23e0d8977ad57,
+    0xd6bf00b563967d1b, 0x52b4ea432b73d204, 0x2e0027234732818f, 0xe945c34e23f145a0,
+    0xecc8c3bd60b4feea, 0xc449aeb44eadb0c2, 0xf1c662e316af8a9c, 0x9302c6cc63ca07f0,
+    0x3cc9d3aaf67b1174, 0x8baefc7c1970dc63, 0x0541722567975471, 0x8d906adafcb8adcf,
+    0x709153d128a4a6b2, 0x3f7514bb4657c98d, 0x464367eca3e05a4f, 0xbcd2d229572c17af,
+    0x03d4644f58cb8da1, 0x73bc4f122751b5ca, 0xc7deaf9d9bcb56da, 0x06fe97108757f4cd,
+    0x77ac8cdf07060798, 0x3c4e66544b7ce572, 0x5e1be78f8b454f0b, 0x012c32d7a1deb87b,
+    0xc45bb54e1d0c739f, 0x13eee1d7b38a93dc, 0xa6be7981d3b7a4a1, 0xa305f687453074b0,
+    0xb691f9ae0a374ec4, 0x9d9d5f2b07b877c4, 0x4e7e500849b03c3d, 0xff323d4ba8f5a147,
+    0x6d700a7b68b90262, 0x160aaeaea1b6ede3, 0x3bfb9fd2f02acb67, 0xc59560a1330afa51,
+    0x1d221203d782868e, 0x82010a8a05f0bb6e, 0xe51a474882836465, 0xc4181d7f6761d1ab,
+    0xd42c8a0534d929eb, 0x913736bd91edb528, 0xb35cb1fe2efa5234, 0x1c7bf97527c65127,
+    0xc6b227a27a214415, 0x030a2f7d0601e6d7, 0x0087d1307c5cebad, 0x1b8fcb679a372808,
+    0x9df71201d74f9dc2, 0x0d5a9a1a71a59826, 0x3a75aa9a93b9b54a, 0xc27f25639c85ff67,
+    0x4887e1e45fd1fe56, 0x0d5d1c8f3fdccca1, 0x90ab3e658b007121, 0xb4e8eb22c7af695d,
+    0xce5fa737f8095aae, 0x3f6d1687bb3b385b, 0xadcff08b9a953a3e, 0xd01dbe1c30801943,
+    0xf7d3a412e1434069, 0xc0c8af3657001562, 0x2c8816721927b594, 0xba52cc2733b10edc,
+    0x776c26db49f6d722, 0x51d6fc553382b394, 0x72b4151d9ecd2701, 0x9190b6bf29c3ec46,
+    0xf2981884f2d37eea, 0xd6e38c1137b6e4bd, 0x5a36e77c17b49357, 0xda42064a7d9bce32,
+    0x9245431a9033e219, 0x7a487d55f698aea5, 0x7107ef89bc2ee8b7, 0xf1673772eed19ff8,
+    0x48d035d13e5efa34, 0x9a17b4235af72d42, 0x214a3ff2fa68330e, 0x2f694b34e4acff77,
+    0x853388e3be49d0c4, 0x04e02ce9777e60b2, 0xc779e490780224fa, 0x825805a48480907a,
+    0x5ea4a0802cc6d289, 0xf389281b11bd4f95, 0x612f364be9b3bc21, 0xee019d14e058364f,
+    0x5e4e86914c19f527, 0xda5f4554e9ff02fa, 0x1adf7b0000000000};
 
 #endif
 
@@ -32418,12 +32532,12 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has freed most of its memory. Otherwise the lists of sites and stacks, which are in the
-   order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
+   which are in the order of live bytes, have them. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
-    if ((!r->mark && !r->by_peak) || !r->leaks.blocks) return;
+    if (!(r->mark || r->by_peak || r->ended) || !r->leaks.blocks) return;
     mli_text_head(r, MLI_LIST_LEAKS);
     mli_putf(r->o, r->mark ? "leaks since mark %ju: " : "still live, and no mark was set: ",
              r->mark);
@@ -32496,9 +32610,11 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (line->unaccounted > 0 && line->neighbours == UINT64_MAX && sample.others[0].pid)
+        mli_putf(r->o, " (others hold %jo)", line->others);
     if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
     mli_put_str(r->o, "\n");
-    sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
     mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
@@ -35677,8 +35793,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -35858,8 +35974,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35934,10 +36050,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -36050,8 +36166,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -36098,7 +36214,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls the functions of the modules that apply a description and need a registered ledger. */
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
@@ -36107,8 +36223,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device, which
-   would have a lock, is added meanwhile. */
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -36358,12 +36474,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36457,8 +36574,8 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Reads a variable of the environment. The text is "" if it is not set, is too long, or the ledger
-   ignores the environment. */
+/* Reads a variable of the environment. The text is "" if the variable is not set or is too long, or
+   if the ledger ignores the environment. */
 static MLI_COLD void mli_ledger_env(const memlord_desc *desc, const char *name, char *text,
                                     size_t cap) {
     if ((desc->flags & MEMLORD_FLAG_NO_ENV) || mli_env_read(name, text, cap) <= 0) *text = 0;
@@ -36529,9 +36646,10 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
-   because what the start calls (pthread_atfork, the search for a symbol) may call a malloc that
-   calls MemLord. Such a call finds the process claimed, and returns without recording. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
+   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
+   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
+   returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
@@ -36575,8 +36693,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start. memlord_global, which has no description, passes NULL instead, so that a
-   program that makes its ledger there need not link those services. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
+   its ledger there need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36647,9 +36765,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   its own calls may come back here from within malloc. It becomes the global ledger after the
-   process is claimed, so that other threads wait, and before the process starts, so that calls from
-   within the start find the ledger. */
+   what makes it may call a malloc that calls this function. The process is claimed before, so that
+   other threads wait. The process starts after, so that calls from within mli_process_start find
+   the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36740,7 +36858,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   The key of a block is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A function calls only the host's functions of its own slot. */
 
 /* Returns 1 if a free or realloc of a block is to be recorded. If some functions of the table do
    not record, the ledger may rightly lack the block, so this function looks the block up. */

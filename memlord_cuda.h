@@ -752,14 +752,14 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
 
-/* Declares the functions that register fork handlers, which cuda/driver calls when it loads the
-   driver. cuda/forks defines them, because the handlers use cuda/driver. Locks: none. */
+/* Declares the functions that register fork handlers. cuda/driver calls these functions when it
+   loads the driver. cuda/forks defines them, because the handlers use cuda/driver. Locks: none. */
 
-/* Registers the handler after which a forked child finds no driver. Requires: the driver is not
+/* Registers the handler that makes a forked child find no driver. Requires: the driver is not
    loaded yet. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
 /* Registers the handlers that hold the layer's locks over a fork. Requires: the driver has loaded,
-   so that they take the locks before the driver's own handlers run. */
+   so that these handlers take the locks before the driver's own handlers run. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
@@ -1049,8 +1049,8 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns 0 or the
-   driver's error. After an error nothing has changed. */
+   *mode gets the previous mode, which the caller restores later with d->capture_mode(mode). Returns
+   0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until
@@ -1201,7 +1201,7 @@ static void mli_cuda_exit_device(int device) {
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first; so
        either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))
@@ -1241,8 +1241,9 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, and the list has it as another process. So after a list without this process
-   `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
+   another process id, so this process looks like another one in the list. After a list without this
+   process `others` is therefore empty. After MLI_CUDA_HOLDERS_MISSES such lists no sample asks any
+   more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
@@ -1291,8 +1292,9 @@ typedef struct mli_cuda_nvml_state {
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL. A device in MIG mode has no handle, because all its
-   instances have its PCI id, and NVML's figures are those of the whole device. */
+/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL also for a device in
+   MIG mode (cut into instances). All its instances have the same PCI id, and NVML's figures are
+   those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -1423,10 +1425,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
-   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
-   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
-   thread has entered the device. */
+/* Adds up the bytes of a device's pools and graphs. The current pool (that of cudaMallocAsync)
+   comes first. If `keep` is not NULL, first trims the pools and graphs (lets them give back unused
+   memory), and leaves all pools together *keep bytes. Returns 0 if the driver does not tell.
+   Requires: this thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1550,7 +1552,7 @@ typedef struct mli_cuda_attachment {
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: the device shares the cpu's memory in the ledger, because the attach made it so */
+    /* 1: attaching the ledger has made the device share the cpu's memory in the ledger */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
@@ -1673,13 +1675,13 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
-   allocated or freed. A pool's block that cudaFree frees counts as outside of pools until the next
-   sample. */
+   allocated or freed. If cudaFree frees a block of a pool, the block counts as outside of pools
+   until the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. No
-   sample does so, because the cpu is sampled in their place. So the wrapped calls that fill and
-   empty the pools of these GPUs call this function. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls.
+   Samples do not set these bytes, because the cpu is sampled in place of these GPUs. So the wrapped
+   calls that fill and empty the pools of these GPUs call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
 /* Is the ledger's capacity source for cuda devices: stores the capacity of a device in *out. `user`
@@ -2048,17 +2050,17 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
    frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
-   stays known for a while after its last fence, because to find it again takes more calls of the
-   driver. */
+   stays known for a while after its last fence, because making the stream known again takes more
+   calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread ends the stream, or that its context is gone, and that no other
-   thread may ask its events either. A look-up by handle finds only an OPEN stream. A reset finds
-   the streams of its context in every state, because it waits for the frees on destroyed streams,
-   too. */
+   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. In
+   that state no other thread may ask the stream's events, either. A look-up by handle finds only an
+   OPEN stream. A reset finds the streams of its context in every state, because it waits for the
+   frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* A mark: an event that is recorded, and the last position that it stands for. */
@@ -2116,8 +2118,8 @@ MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle, or cudaStreamPerThread for 0 if the file is compiled so that 0 means that
-   stream. */
+/* Returns the handle. Returns cudaStreamPerThread for 0 if the file is compiled so that 0 means the
+   per-thread stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
@@ -2127,9 +2129,9 @@ MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int 
 /* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
-   event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+/* Records an event for those frees on the stream that have no event yet. Returns 1 if they have one
+   now. Returns 0 if no event can be recorded now, for example because the stream is captured.
+   Returns -1 if these frees never get an event. `here` is the *here of mli_cuda_stream_find on this
    thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
@@ -2139,8 +2141,8 @@ MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
    They also call it after a capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
-/* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
-   NULL, ends the streams of a context instead, and waits for these events. */
+/* Ends the streams with this handle, and records one event for all fences on each stream. If
+   `handle` is NULL, ends the streams of a context instead, and waits for their events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
 /* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
@@ -2149,7 +2151,7 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
 
 /* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence waits for the
    work that the stream has now. Any other fence waits for the work that the stream has when the
-   ledger first asks it. */
+   ledger first asks the fence whether it is done. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
 /* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
@@ -2444,10 +2446,11 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
-   last mark if it is too near to the one before. If all marks are in use, first gives up every
-   second mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or
-   0, as mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. The new mark
+   replaces the last one if it is too near to the mark before that. If all marks are in use, first
+   gives up every second mark and doubles the least distance. The frees of a given-up mark then wait
+   for the next mark. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the caller holds
+   mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2491,8 +2494,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
-   record an event though the stream is closed. */
+/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream. That
+   thread may record an event although the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -2560,9 +2563,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and searches the others by halves. If `waits` is a position, waits instead for the mark that
-   stands for it. If the wait fails, asks all the same, because the error may be that of an earlier
-   mark. Returns the driver's error for mark[*done], or 0 if no mark has an error. */
+   and searches the others by halves. If `waits` is not 0, it is a position, and the function
+   instead waits for the mark that stands for this position. If the wait fails, the function asks
+   the marks all the same, because the error may be that of an earlier mark. Returns the driver's
+   error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2606,7 +2610,7 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
 
 /* Asks the driver how far a stream has come. If `waits` is not 0, waits until the free with this
    position is done. One thread asks at a time, and the others use what it has learned. `last` is 1
-   for the thread that ends the stream, which may ask though the stream is closed. */
+   for the thread that ends the stream. That thread may ask although the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -2661,9 +2665,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
-   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
-   caller holds mli_cuda_streams_lock. */
+/* Returns an open stream with this handle, or NULL if there is none. If `handle` is NULL, searches
+   all buckets for a stream that is on `context`, or whose context another thread is looking up.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -2833,10 +2837,11 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
 /* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
-   threshold of the host) leaves the pools what they may soon need again: the bytes used now, those
-   that are freed but that the device may still use, and those freed since the last collection, but
-   no more than were ever used at once. The reclaimed bytes include those that the pools give back
-   by themselves during a wait for pending frees. Requires: this thread has entered the device. */
+   threshold of the host) leaves the pools what they may soon need again. These are the bytes used
+   now, the freed bytes that the device may still use, and the bytes freed since the last
+   collection. But it never leaves more than were ever used at once. The reclaimed bytes include
+   those that the pools give back by themselves during a wait for pending frees. Requires: this
+   thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2965,8 +2970,8 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 
 /* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
    measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
-   have emptied the list already. (It first makes the ledger count as not attached, so no
-   measurement stays behind.) */
+   have emptied the list already. (memlord_cuda_detach first makes the ledger count as not attached,
+   so no measurement stays behind.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3069,12 +3074,13 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
    ledger and no lock that is held. May use all modules of the layer. Invariants: no thread takes a
    lock of the layer while it holds a lock of the ledger, or the reverse. No thread holds a lock
    over a call of the driver, except mli_cuda_loaded_lock while the driver loads.
-   mli_cuda_holders_lock is held while NVML lists processes, and a fork waits for the list. Locks: a
-   fork takes all locks of the layer except mli_cuda_loaded_lock and mli_cuda_nvml_lock. */
+   mli_cuda_holders_lock is held while NVML lists processes, and a fork waits until NVML has done
+   so. Locks: a fork takes all locks of the layer except mli_cuda_loaded_lock and
+   mli_cuda_nvml_lock. */
 
-/* Fork handlers of the kind that runs before a fork are called in the reverse order of their
-   registration. The layer registers its own after the driver has loaded, so they take the layer's
-   locks before the driver's handlers run. A fork does not wait for a call of the driver.
+/* The handlers that run before a fork are called in the reverse order of their registration. The
+   layer registers its handlers after the driver has loaded, so they take the layer's locks before
+   the driver's handlers run. A fork does not wait for a call of the driver.
    mli_cuda_loaded_lock and mli_cuda_nvml_lock are held while the driver and NVML load. Loading may
    fork, so neither a fork nor a child takes these two locks. */
 
@@ -3335,8 +3341,8 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 }
 
 /* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
-   the error of a call that found no memory. So neither the callbacks of a collection see it, nor
-   the host after a later success. (The error is not sticky, so it can be cleared.) */
+   the error of a call that found no memory. So the callbacks of a collection do not see the error,
+   nor does the host after a later success. (The error is not sticky, so it can be cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3432,8 +3438,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* Has the public functions of the layer (memlord_cuda.h) that wrap no function of CUDA: those of
    attaching, pools, frees that wait for a stream, and scopes. A seat is the record of an attached
-   ledger. A fence is something that a freed block waits for: that a stream has done its work so
-   far. Owns no state. May use all modules of the layer. Locks: none. */
+   ledger. A fence is what a freed block waits for: that a stream has done the work before the free.
+   Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3443,9 +3449,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. They then have the
-   capacity of the cpu, with the limits of containers. If the ledger refuses, because reservations
-   are open, a GPU stays a device of its own. */
+/* If `on` is 1, makes integrated GPUs share the cpu's memory in the ledger. These GPUs then have
+   the capacity of the cpu, with the limits of containers. If the ledger refuses, because
+   reservations are open, a GPU stays a device of its own. If `on` is 0, undoes the sharing. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -3627,8 +3633,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a per-thread stream needs its event now, because another thread, which cannot name it, may
-       ask the fence later */
+    /* a per-thread stream needs its event now, because another thread may ask the fence later, and
+       cannot name this stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3656,8 +3662,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* Gives the block its fence before the real free, after which another thread may get the address.
-   If there is no memory for a fence, the block ends at once. */
+/* Gives the block its fence before the real free, because after the real free another thread may
+   get the address. If there is no memory for a fence, the block ends at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3740,11 +3746,11 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Records physical memory and its mappings in the ledger. Physical memory is what cuMemCreate
-   makes, and cuMemMap maps to addresses. The key of a block of physical memory is the driver's
+/* Records physical memory and its mappings in the ledger. cuMemCreate makes physical memory, and
+   cuMemMap maps the memory to addresses. The key of a block of physical memory is the driver's
    handle. The block has a reference for each handle and for each mapping, and a part for each
-   mapped range. The description of the part lists the addresses of the range as its shape. The
-   driver says which handle an address belongs to. Owns no state. Locks: none. */
+   mapped range. In the description of a part, the shape lists the addresses where the range is
+   mapped. The driver says which handle an address belongs to. Owns no state. Locks: none. */
 
 /* The name that a block of physical memory has in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
@@ -3779,8 +3785,9 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* Looks, as a memlord_part_fn, for the part that lists the mapping's address or, if m->bytes is not
-   0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
+/* Is a memlord_part_fn that looks for the part of a mapping. If m->bytes is 0, that is the part
+   that lists the mapping's address. Otherwise it is the part that is exactly the mapping's range.
+   Copies the part into the mapping, and returns 1 so that the search ends. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -4056,9 +4063,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
-   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
-   `answer`. */
+/* Is called after a wait of the host. Ends the frees whose streams have done their work, and reads
+   the times of scopes that are done. `stream` is the stream that the host has waited for, or NULL
+   if the wait was for an event or for the whole device. Returns `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -4186,9 +4193,9 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Only the
-   first ROOM mappings can wait for it: the others leave the ledger before the call, even if it then
-   fails. */
+/* Takes the mappings in the range off the ledger after the real call, if the call succeeds. Only
+   the first ROOM mappings can wait for the result. The others leave the ledger before the call,
+   even if the call then fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
     enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;

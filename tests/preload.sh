@@ -233,6 +233,11 @@ sum(t['samples'] for t in totals) > 100 and not labels
     verdict $? "$name"
 fi
 
+preloaded env MEMLORD_REPORT="$out/lost.json" "$out/stacks" made-without-pointer && holds lost "
+sum(t['samples'] for t in totals) > 100 and not labels
+{('main' in frames(t) or frames(t)[0] == '[cut: no unwind table]', frames(t)[-1]) for t in totals} == {(True, 'my_alloc')}"
+verdict $? 'a stack that ends in code that was made at run time says so'
+
 preloaded env LD_LIBRARY_PATH="$out/empty" MEMLORD_REPORT="$out/made.json" "$out/stacks" made && holds made "
 sum(t['samples'] for t in totals) > 100 and not labels
 {frames(t)[0][:5] for t in totals} <= {'main', '[cut:', '_start'}

@@ -338,7 +338,8 @@ asked() { # COMMAND...: how often symbolize is run
 mkdir -p stuck && cp "$so" stuck && printf '#!/bin/sh\nexec sleep 1000\n' >stuck/symbolize && chmod +x stuck/symbolize
 { preloaded stuck MEMLORD_SYMBOLS=1 ./waits; echo "$said" >stuck/said; } &
 preloaded alone MEMLORD_SYMBOLS=1 ./waits
-matches 'the interposer alone has the names of dynamic symbols, demangled' \
+matches 'the interposer alone has the names of dynamic symbols, demangled, and says what is missing' \
+    '^memlord: MEMLORD_SYMBOLS has no effect: symbolize is not there \(make build/symbolize\)$' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
 printf '%s\n' "$said" >said && said=$(unbroken said)
@@ -362,7 +363,8 @@ preloaded stub ./waits
 said="$(echo "$said" | grep -c "$hint") times: $said"
 matches 'the report of a short process says once how to name its places' '^1 times' "^labels: $hint\$"
 preloaded alone ./waits
-matches 'not where there is no symbolize' '1009 B' "!$hint"
+matches 'where there is no symbolize, it says how to build one' '1009 B' "!$hint" \
+    '^labels: make build/symbolize, to name the function and line of each place$'
 preloaded stub ./bare
 matches 'nor where nothing has more names' '1009 B' "!$hint"
 preloaded stub MEMLORD_SYMBOLS=0 ./waits

@@ -1572,7 +1572,14 @@ static void other_processes_are_listed(void **state) {
     text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "\ncuda:0: others: pid 1073741824 holds 500 MiB, "
                                  "pid 1073741825 holds 10 MiB\n"));
+    assert_non_null(strstr(text, " + unaccounted 610 MiB (others hold 610 MiB)\n"));
     free(text);
+    t->source.process = 100 * MIB;
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, " + unaccounted 610 MiB (others hold 510 MiB)\n"));
+    free(text);
+    t->source.process = 0;
     text = report_of(t->lord, MEMLORD_FORMAT_JSON);
     assert_int_equal(json_u64(text, "capacity[0].other_processes[0].pid"), 1u << 30);
     assert_int_equal(json_u64(text, "capacity[0].other_processes[1].bytes"), 10 * MIB);

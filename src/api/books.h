@@ -8,20 +8,20 @@
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
-   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped in this way is not recorded, and its free returns
-   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
-   one it lets one free of an unknown storage on a device of the same type pass.
+   device; E_NOMEM if the map cannot grow. E_INVALID and E_DEVICE count in `refused`, E_NOMEM counts
+   in dropped_allocs. After E_NOMEM the storage is dropped: it is not recorded. Its free returns
+   MEMLORD_OK, and does not count in unknown_frees. The ledger remembers 64 dropped storages. For
+   each further one it accepts the free of one unknown storage on a device of the same type.
    Cost:   tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
 /* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. The ledger reads a record when it first sees it,
-   copies its strings, and from then on knows the site by the record's address. If dlopen loads a
-   plug-in where another plug-in was, a record of the new one may be at the address of an old
-   record. The ledger then takes the new place for the old one. To prevent that, link plug-ins that
-   plant sites with -Wl,-z,nodelete. */
+   function and line in one module are one site. When the ledger first sees a record, it copies the
+   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
+   another plug-in was, a record of the new plug-in may be at the address of an old record. The
+   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
+   sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -53,15 +53,16 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
    storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
    each realloc.
-   Requires: no other thread can have got the old address since the real realloc, as when the block
-             has grown in place. Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+   Requires: no other thread can have got the old address since the real realloc. That holds if the
+             block has grown in place, or if only one thread allocates. Otherwise use
+             memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
-   library uses its fields. */
+/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
+   memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -72,15 +73,15 @@ typedef struct memlord_realloc_token {
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
    address once the real realloc returns. Every begin needs one end.
-   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
-           same, and memlord_realloc_end then begins the new storage. */
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
+           all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
-   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
+   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE if the token was used already, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -91,20 +92,21 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
 
 /* Begins a free whose real call may fail. It takes the storage off the map (the table of live
    storages), and goes on counting its bytes. If the storage has recorded uses (memlord_block_use),
-   it is freed here instead, and is pending until they are done. Storage 0 does nothing. Every begin
-   that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
-           already. */
+   this call frees it, and it is pending until those uses are done. Storage 0 does nothing. Every
+   begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. E_STATE if the
+           storage is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends a free: takes the bytes of the storage off the counts or, if the real call `failed`, brings
-   the storage back. A storage with recorded uses comes back without its uses, its views and its
-   description. The token may also come from memlord_realloc_begin, if its realloc turned out to be
-   a free.
+/* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
+   call has failed, and the storage comes back. A storage with recorded uses comes back without its
+   uses, its views and its description. The token may also come from memlord_realloc_begin, if the
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already or came from another ledger, or if
-           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
+           memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
+           comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -122,31 +124,32 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
-   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
+/* Tells when a device has finished a piece of work. A fence stands for an event of the device, or
+   for a value of a timeline. MemLord calls both functions with no lock held, and they may call the
+   ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
-    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
+    void (*drop)(void *user); /* called when `done` will not be called again; may be NULL */
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. `moves` of the
-   destination counts the move, and reports count moves per pair of devices. If `fence` is not NULL,
-   or the source has recorded uses (memlord_block_use), the source is pending until all of them are
-   done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
-           no `done`. */
+   destination gets the tag, description, references and mark of the source. The statistic `moves`
+   of the destination's device counts the move, and reports count moves per pair of devices. If
+   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
+   until the fence and the uses are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
+           fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays. `copies` of the destination
-   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
-   storage of the copy with memlord_alloc.
+/* Records that bytes were copied from one device to another. The statistic `copies` of the
+   destination counts the copy, and reports count copies per pair of devices. No live bytes change:
+   record the storage of the copy with memlord_alloc.
    Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
            E_NOMEM.
    Cost:   a few atomics; the first copy between two devices also takes a lock. */
@@ -167,8 +170,8 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
+/* Drops a reference. If it was the last reference, the storage ends. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts the call. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -185,10 +188,10 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes that belong to no storage -- */
 
 /* Adds bytes to the arena balance of a device, under the tag of this thread. The balance is the
-   bytes that were added and not taken yet; they belong to no storage. A site counts the bytes that
-   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
-   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
-   has a site and a stack.
+   bytes that were added and not taken off yet. They belong to no storage. A site counts the bytes
+   that it added and took, but has no live arena bytes. Record an arena that is one piece of memory
+   as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
@@ -197,40 +200,42 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
 
 /* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
    becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
-   then have more than the device, the largest tags give up the excess, and each of them counts as
-   an underflow. Storages are never touched.
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
+   together then have more arena bytes than the device, the largest tags give up the excess. Each
+   tag that gives up bytes counts as an underflow. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory that the device still uses --
-   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
-   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
-   each further attempt. The fences of one device and queue are polled in the order of the frees. A
-   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
-   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
-   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
-   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
-   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
-   for each other's events needs no fences: it calls memlord_free. */
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
+   frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
+   A failed fence counts as done, and in fence_failures.
+   Fences are polled by memlord_retire, memlord_gc_poll, memlord_free_deferred and the pollers of
+   devices, and by memlord_alloc_retry before each further attempt. Each of these looks at every
+   queue of the device type. Besides, an alloc or a free polls up to four fences of one queue of its
+   device type. After a `done` that returned 0, allocs and frees leave the queue alone for a while.
+   The while doubles with each further 0, up to 256 calls or 10 ms (one call in eight reads the
+   clock). Pending blocks make no call on another device type slower.
+   The fences of one device and queue are polled in the order of the frees. So a block waits for the
+   blocks of its queue that were freed before it, and a slow queue holds up only itself. A host
+   whose streams wait for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
    storage ends that storage first.
-   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
-           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
+           counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
-   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+/* Ends a pending storage now, whatever its fences say. It is for a host that learns from its device
+   when the device is done with the storage. MemLord drops the fences of the storage, and does not
+   call their `done` any more.
    Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
    Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
@@ -239,14 +244,14 @@ MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device devic
 /* Records that a live storage is used by the work that the fence stands for, as record_stream of
    PyTorch does. A later memlord_free or memlord_release of the storage then waits until all its
    uses are done. A later use on the same queue replaces an earlier use.
-   Errors: as memlord_free_deferred, but unknown_frees does not count E_UNKNOWN. */
+   Errors: as memlord_free_deferred, but unknown_frees does not count the call. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
 /* Ends every pending storage whose fences are done, and returns how many bytes these storages had.
-   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
-           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
+   Cost:   a few ns with nothing pending; else a call of `done` for each queue, for each fence that
+           is done, and for each fence that MemLord has not called yet (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -259,10 +264,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    the return address of the function that it is in. `file` is the module and the offset in it, such
    as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
-   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module then gets the address, its site is
-   a new one. The result is never NULL, and lives until destroy.
+   Windows and macOS.
+   MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
+   as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
+   site stays as it was. If another module is then loaded there, the address gets a new site. The
+   result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -271,7 +277,7 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
    line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
    the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
    and lives until destroy.
-   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
+   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -280,8 +286,8 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file (that of
-   the byte before the return address), in the form that addr2line takes. */
+/* The place of the code at a return address. `offset` is the place of the call in the file, in the
+   form that addr2line takes. It is the place of the byte before the return address. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
@@ -290,8 +296,8 @@ typedef struct memlord_place {
 } memlord_place;
 
 /* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the address was first seen; the module may be unloaded by now. The strings live until
-   destroy.
+   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -312,20 +318,21 @@ typedef struct memlord_function {
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one.
-   Reports show all of them in stacks. They show the site as the first function that is not of a
-   library; if there is none, as the last one. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
+   stacks reports show all of them. Where a report shows the site alone, it shows the first function
+   that is not of a library or, if all are, the last function. The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
                                                       const memlord_function *functions,
                                                       size_t count) MLI_OFF(MEMLORD_OK)
 
-/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
-   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
-   allocated at the site and are not freed yet. A free without a site counts at no site. If a
-   realloc has another site than the block, the new site counts all bytes of the block in
-   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` are the bytes and the number of
+   the blocks allocated at the site. `free_bytes` and `frees` are those of the blocks freed at the
+   site, wherever they were allocated. `live_bytes` were allocated at the site and are not freed
+   yet. A free without a site counts at no site. If a realloc has another site than the block, the
+   new site counts all bytes of the block in `alloc_bytes`, and no alloc. From then on the new site
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -361,25 +368,28 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
-   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
-   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. They have no bias, except the peak, which is too high on average. Each run, process
-   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
-   forked child takes another sample than its parent. So errors average out over runs.
-   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
-   as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
-   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
+   numbers are exact.
+   Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n / stack_bytes), and
+   counts as one divided by that probability. Then all numbers but `samples` are estimates. The
+   estimates have no bias, except the peak, which is too high on average. Each run, process and
+   ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. So
+   the errors average out over runs. A forked child takes another sample than its parent.
+   A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
+   growth of the block as allocated. After dlclose another module may be loaded at the address of a
+   frame. The site of the frame stays, and memlord_site_place tells the module that was there
+   before. If a stack does not reach its root, its outermost frame is NULL, and the site of that
+   frame says why, for example "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
-   live. The errors of several stacks add up by their squares. The true value is within two errors
-   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
-   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
-   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
-   more in one case of 20. A stack without a sample is not listed.
-   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
-   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
-   caller could keep one buffer. */
+   live. The error of several stacks is the root of the sum of the squares of their errors. The true
+   value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
+   in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
+   live block of the stack is a sample which stands for others. In the second case blocks that were
+   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
+   sample is not listed.
+   `temporaries` is the number of sampled blocks that the allocating thread freed before its next
+   sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
+   could keep one buffer instead. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* the site of each frame, in the module that had its address
@@ -404,10 +414,10 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
 
 /* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
    stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
-   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
-   stack, or stays without one. Figures of earlier samples stay estimates.
+   no more stacks are taken. A ledger that began without stacks can take them later. A live block
+   keeps its stack, or stays without one. Figures that have earlier samples in them stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE if the ledger's own allocator makes the call. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -419,8 +429,8 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
-             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
-             call would wait for that lock for ever. */
+             itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
+             would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -429,8 +439,8 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
    The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A selector of several devices adds the statistics up. To add one, add a line here and the code
-   that counts it. */
+   For a selector of several devices the statistics are added up. To add a statistic, add a line
+   here and the code that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -486,8 +496,8 @@ typedef struct memlord_stats {
 #undef MLI_X
 } memlord_stats;
 
-/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
-   are those of memlord_freed and memlord_pending.
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. The
+   same holds for memlord_freed and memlord_pending.
    Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes that were freed since the last collection or reset, without those that are
@@ -520,9 +530,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0, also
-   those of sites and scopes, and sets each peak to the live bytes. Live storages stay live. Calls
-   of other threads wait meanwhile, as they do for memlord_peak_reset. */
+/* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
+   does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
+   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
@@ -669,9 +679,10 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
-/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
-   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
+/* Calls fn for the mistakes since the last reset, once for each kind and site, the oldest first,
+   until fn returns non-zero. It returns how often it called fn or, with fn NULL, how often it would
+   call it. The ledger keeps the first 64 pairs of kind and site, and logs each of them once, as a
+   warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -689,8 +700,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* no
    allocation more.
    Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
            E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
-   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
-           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
+   Cost:   a search, and a move of 8 bytes for each part at a higher offset. That takes less than a
+           us if parts are added by ascending offset, and 10 to 20 us among 100,000 parts in random
+           order. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
@@ -732,10 +744,10 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
-   the stream that was set before, which the host sets again when it is done. A block keeps its
+   the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and reports count them among the dropped
-   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
+   reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
@@ -749,9 +761,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
-   to its live bytes.
+/* Reads the numbers of a tag on the devices of a selector. They include its arena bytes. NULL reads
+   the untagged bytes; their `peak` is 0, because the ledger does not keep it. A device's tags and
+   its untagged bytes add up to its live bytes.
    Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
            then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,

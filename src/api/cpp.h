@@ -62,7 +62,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
-   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
+   thread is in it, and cannot be copied. Once the ledger of a context is destroyed, the calls of
+   the context do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -146,9 +147,9 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory that they
-   record, so that they end before that memory does. Once its ledger is destroyed a handle does
-   nothing. */
+   can be moved, and cannot be copied. In a class declare a handle after the memory that it records,
+   so that the handle ends before the memory does. Once the ledger of a handle is destroyed, the
+   handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -207,7 +208,8 @@ public:
 
 private:
     /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and awaits its end. */
+       empty, because the ledger has counted a dropped storage, and expects the end of that
+       storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -216,10 +218,10 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
-   an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives the allocator and its copies, and operator new does not record in the same
-   ledger. */
+   An allocator takes memory from operator new, as std::allocator does, and records the memory on
+   the cpu. All memory of an allocator and its copies has one site: the place where the first of
+   them was made. Requires: the ledger outlives the allocator and its copies, and operator new does
+   not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;

@@ -91,7 +91,7 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
 /* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
-   returns the length without the 0, and writes at most `cap` bytes with the 0. */
+   returns the length without the terminating 0, and writes at most `cap` bytes, the 0 included. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
@@ -104,10 +104,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -157,8 +157,8 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
-/* An unwinder writes this as its last frame if the stack goes on, but the unwinder cannot tell
-   where, as in code without unwind tables. Reports show such a stack as cut. */
+/* An unwinder writes this as its last frame when the stack has further frames that it cannot find,
+   as in code without unwind tables. Reports show such a stack as cut. */
 #define MEMLORD_FRAME_LOST ((void *)1)
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
@@ -166,12 +166,13 @@ typedef struct memlord_clock {
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
-   If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. In every report a stack that does not reach its root begins with a frame that
-   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   A stack that cannot be unwound has one frame, the return address that is known. Reports count
+   such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
+   says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
+   unwound]".
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -220,9 +221,9 @@ typedef struct memlord_desc {
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
-   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
-   for NULL and for memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device. Where
+   tags or sites are known, it also logs the ten largest groups of live blocks that have a device,
+   tag and site in common. It does nothing for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
@@ -234,13 +235,13 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
    at the start of main, or in a static constructor.
-   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
-           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
-           E_NOMEM. */
+   Errors: E_STATE if there is a global ledger already. The logger of that ledger gets a message; if
+           that ledger has no logger, desc->logger gets it. E_INVALID as for memlord_create, and if
+           desc->allocator is set. E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
-   no other thread is in the old logger any more. A logger may call this function.
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. The call
+   returns when no other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
            logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -249,8 +250,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would take what that call changes
-           for a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */

@@ -15,9 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
-    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
-    pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h to a directory; with ONE=1 it
+    joins the two to one file. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc
+    for pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -83,14 +83,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on a
-              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
-              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
-              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
-              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a ledger
+              has it as its first argument. With a NULL ledger MemLord is switched off, and a call
+              costs one branch. Functions that return a memlord_result then return MEMLORD_OK and
+              fill structs with zeros, even memlord_block_find. Only memlord_site_place returns
+              E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
               memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
-              memlord_alloc_retry still calls the host's function, once. A fence that is
-              passed is dropped at once. The same holds with MEMLORD_DISABLE.
+              memlord_alloc_retry still calls the host's function, once. A call with a fence calls
+              the `drop` of the fence at once. All this holds with MEMLORD_DISABLE, too.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -113,20 +113,19 @@
               A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
-              sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. Reports say what each stack held
-              at the peak of its device. TEXT has the largest stacks.
-              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
-              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
-              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
-              to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of its site, and those of a site
-              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
-              sampled blocks, and the events of their allocs, with their stack. It shows all
-              other blocks and events with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
-              A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. An arena's bytes are taken off the tag of the thread that takes them.
+              sample repeatable. A block keeps its stack until it ends, also when it moves; only a
+              realloc samples it again. Reports say what each stack held at the peak of its device.
+              TEXT has the largest stacks. JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. TEXT and JSON show the estimates of a sample. PPROF,
+              FOLDED and HEAPTRACK divide the exact numbers of each site over its stacks, in
+              proportion to the samples, so that they add up to the ledger. A stack gets at most 4
+              times what its samples stand for. The other blocks of the site, and all blocks of a
+              site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stacks. It shows all other
+              blocks and events with their sites.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag. A block
+              keeps its tag until it ends or is retagged, whichever thread frees it. Arena bytes
+              come off the tag of the thread that takes them off the arena.
     Physical device  memory that several devices share. cpu, pinned and mapped are one
               physical device. memlord_device_share adds others to it, such as an integrated
               GPU. A physical device has one capacity, one limit and one headroom.
@@ -138,28 +137,28 @@
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
               the device. An account's limit is a quota for memlord_reserve and
               memlord_alloc_retry.
-    Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: it has the type OTHER, or its real type
-              with an index of its own. memlord_device_share says which device it lives in.
+    Pool      device memory that your own allocator has reserved, and serves requests from. A pool
+              is a device of its own. It has the type OTHER, or the type of the real device with an
+              index of its own. memlord_device_share says which device the pool lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Do not record the segments of the pool, on whichever device: the bytes that it
+              Do not record the segments of the pool, on whichever device: the bytes that the pool
               hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
-    Fence     tells when a device is done with a block. A block freed before that is
-              pending: it is still live until its fences are done.
+    Fence     tells when a device is done with a block. A block that is freed earlier is pending: it
+              is live until its fences are done.
     Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
               the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
               stream.
     Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
               bytes to any total.
-    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
-              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes that
+              the scope allocated less the bytes it freed, its peak, and its time. Scopes nest, and
               other threads can adopt a scope. A block remembers the scope it was allocated in.
-    Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
-              or a job can have one, too: memlord_context_swap. Where a comment says that a
-              thread has a tag, a scope or the like, the thread's present context has it.
+    Context   what the calls of a thread use: the open tags and scopes, the default tag, the
+              account, the stream and the tickets. Each thread has a context of its own. A fibre, a
+              coroutine or a job can have one, too: memlord_context_swap. Where a comment says that
+              a thread has a tag, a scope or the like, that belongs to the thread's present context.
     Mistake   a call that the host should not have made, such as a double free. Names in the
               API call it an anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
@@ -174,47 +173,47 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. Calls that overlap count
-                         as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
-                         thread resets the peak, it is 0 again from the next call of the
-                         recording thread on. Otherwise each thread counts on its own, and
-                         adds its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more. Their
-                         parts do not grow again when some of them end. Threads that have been
-                         idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. The same
-                         holds for tags. It holds for sites, too, but the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of
-                         each tag and site. A reader of the peak, such as a report or a
-                         snapshot, raises it to the live bytes of that moment if these
-                         are more. The peak of a scope is exact on one device if no
-                         threads share the scope. On several devices it is an upper
-                         bound: memlord_scope_export
-        freed            bytes credited since the last collection or reset. The host has freed
-                         them; its allocator, or the driver, may still hold the memory
+                         high, and too low by at most peak_error. Calls that overlap count as if one
+                         came after the other, in any order. peak_error is 0 if MEMLORD_FLAG_EXACT
+                         is set, or if only one thread records. (If a second thread resets the peak,
+                         peak_error is 0 again from the next call of the recording thread on.) In
+                         all other cases each thread counts on its own, and adds its count to the
+                         peak from time to time; the bytes not added yet are held back. Busy threads
+                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
+                         part of each thread does not grow again when other threads end. Threads
+                         that were idle while other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. All this holds
+                         for the peaks of tags and sites, too, except that the first thread of a
+                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         site. A reader of the peak, such as a report or a snapshot, raises the peak
+                         to the live bytes of that moment if these are more. The peak of a scope is
+                         exact on one device if no threads share the scope. On several devices the
+                         peak of a scope is an upper bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed them,
+                         but its allocator or the driver may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
         total_allocated  all bytes recorded in this epoch, growth included. Lifetime
                          totals count modulo 2^64; live values never wrap
         total_freed      all bytes credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device, set by memlord_pool_set.
-                         `cached` is the part of it that is not allocated
-        limit, held      the limit of its physical device, and the bytes that tickets keep of it
+        reserved         what the host's pool holds of the device, set by memlord_pool_set. `cached`
+                         is the part of `reserved` that is not allocated
+        limit, held      the limit of the physical device, and the bytes of it that tickets keep
 
     In a report's table of capacity, which lists physical devices:
 
-        used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+        used             what the capacity source says, plus what was recorded since the sample,
+                         less what was freed since: see memlord_capacity_source_set. In TEXT it is
                          `total` less `free`
-        self             live bytes of all devices that share it, without mapped files
-        process          what else this process holds, as the source says: `context`, the free
-                         memory of pools, and what was not recorded
+        self             live bytes of all devices that share the physical device, without mapped
+                         files
+        process          the further bytes that this process holds, as the source says: `context`,
+                         the free memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
-        neighbours       what other ledgers of the pressure page say they hold there, as of the
-                         last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours, where used is at most the total.
-                         So the free memory of your own pools is in it
+        neighbours       the bytes that other ledgers hold there, as they said on the pressure page
+                         at the last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours, where used is at most the total. The
+                         free memory of your own pools is a part of it
 
     Order: record an allocation after the real one, and a free before the real one. Once a
     block is really free, another thread may get its address and record it. For the same
@@ -238,10 +237,9 @@
         written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
-    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux addresses keep their first name. If a library is replaced by
-    another at the same addresses, they still show the name of the first. Build ids are
-    known on Linux.
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc 2.35 and
+    outside Linux an address keeps its first name, even if another library is loaded at that address
+    later. Build ids are known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -259,10 +257,10 @@
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()). Include memlord.h last. A block that
-                               other code allocates (strdup, getline) and this file
-                               frees counts in unknown_frees, and so does a munmap of
-                               anything but one whole mapping             (that file)
+                               memlord_global()). Include memlord.h last. If this file frees a block
+                               that other code allocated (strdup, getline), the free counts in
+                               unknown_frees. So does a munmap of anything but one whole mapping
+                               (that file)
         MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
                                and later; <memory_resource> takes a compiler half a second
                                                                            (that file)
@@ -280,8 +278,8 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
-                               and takes the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples the devices whose sample
+                               is old, and takes the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
                                calls return E_UNSUPPORTED                  (one file)
@@ -291,9 +289,9 @@
                                _raise and memlord_device_id_set return E_UNSUPPORTED
                                                                            (one file)
         MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
-        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, and what its functions require
-                               of each other, with MEMLORD_ASSERT          (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks with MEMLORD_ASSERT that each thread takes
+                               its locks in the lock order, and that what MemLord's functions
+                               require of their callers holds (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
@@ -305,8 +303,8 @@
                                stderr in colour or to your logger. Any value but 0 does so.
                                memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
-        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to
-                               1 KiB (Linux). They may have secrets in them
+        MEMLORD_ARGUMENTS=1    TEXT, JSON, HTML and TRACE have the program's arguments, cut to 1 KiB
+                               (Linux). The arguments may have secrets in them
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
@@ -319,7 +317,8 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
-        memlord_verify         reports what calls in flight are changing as wrong
+        memlord_verify         no other call may be in flight: a change that is only half made
+                               would look wrong
         memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
@@ -327,45 +326,47 @@
     threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
     and fences run inside the host's own call, under whatever locks it holds there. A host with
     an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
-    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
-    ledger takes a callback that was left so for a running one, until the thread that left it
-    makes such a call again, from the same frame of its stack or from one further out. (On a
-    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
-    Until then, and for good if the thread ends, the ledger is restricted by
-        a collection       No other collection of its device runs, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed.
-        a capacity source  The ledger does not ask it about its device, and
-                           memlord_capacity_source_set on other threads waits for it.
-        a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers. No reader of the capacity samples on
-                           that thread.
-        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
-                           more. Afterwards MemLord calls it again.
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
+    places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
+    collections and fences run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
+    takes a callback that was left in this way for one that still runs. This ends when the same
+    thread makes such a call again, from the same frame of its stack or from a frame further out.
+    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
+    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
+    what was left:
+        a collection       No other collection of the device runs, and memlord_gc_callback_remove
+                           on other threads waits. Afterwards the collection counts as failed.
+        a capacity source  The ledger does not ask the source about that device, and
+                           memlord_capacity_source_set on other threads waits.
+        a logger           memlord_logger_set on other threads waits. On the thread that left the
+                           logger it returns E_STATE for other ledgers, and no reader of the
+                           capacity takes a sample there.
+        a fence's done     The fence holds up its queue, and the thread polls no fences of this
+                           ledger. Afterwards MemLord calls `done` again.
         an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there.
-    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
+                           capacity takes a sample.
+    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
-    that left the allocator records nothing more.
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
+    thread that left the allocator records nothing more.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
-    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
-    poller of the cpu starts when a callback is added. It starts the others when it sees that
-    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start;
-    with MEMLORD_FLAG_NO_SNAPSHOT_THREAD calls take them. One writes a file, after
-    memlord_export_start. The last one is the listener, which answers the neighbours, after
-    memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. That poller starts the
+    others when it sees that their devices were touched. memlord_snapshots_start starts a thread
+    that takes snapshots; with MEMLORD_FLAG_NO_SNAPSHOT_THREAD the host's calls take them.
+    memlord_export_start starts a thread that writes a file. memlord_pressure_open starts the
+    listener, a thread that answers the neighbours. The listener runs collection callbacks even with
     MEMLORD_FLAG_DEFER, as pollers do.
     MemLord calls a ledger's allocator while it holds no lock. The allocator may be your own
     malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
-    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
-    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
+    recorded. In the process's first memlord_create or memlord_global pthread_atfork may call
+    malloc; a call from that malloc is not recorded either. Meanwhile another thread's first call
+    waits, but no longer than 0.1 s, because that malloc may wait for a lock which the other thread
+    holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
@@ -374,64 +375,65 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next. A child that a callback forks on a
-    thread of MemLord's goes on as that thread when the callback returns: the callback calls
-    exec or _exit in the child.
+    and a signal handler may call them with an exec next. If a callback forks on a thread of
+    MemLord's, it must call exec or _exit in the child, because the child would otherwise go on as
+    that thread when the callback returns.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
-    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
-    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
-    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever. It does if the library's constructor waits for a thread that makes one of
-    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
-    call waits for nothing. musl unloads no library. On other systems, link the library with
-    that option if it uses memlord_global or a thread of MemLord's.
+    dlclose once it has made memlord_global or a thread of MemLord's. On Windows it stays loaded
+    once it has made a ledger. A call that makes a global ledger, a thread or, on Windows, a ledger
+    waits for a dlopen in progress. That wait lasts for ever if the library's constructor waits for
+    a thread that makes such a call, or if the host makes such a call under a lock that its malloc
+    takes. Link the library with -Wl,-z,nodelete if that may happen, or if the library is closed at
+    any other time. With -z,nodelete the call waits for nothing. musl unloads no library. On other
+    systems, link the library with that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    Except for the wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
-    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
-    same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone calls
-    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
-    takes two atomic operations more. After a late refusal each such first call also sleeps
-    for 1 ms, until all threads that have used the ledger have made another call or have
-    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
+    (SCHED_FIFO) does not block the thread it waits for, even if that thread has a lower priority on
+    the same processor. There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux, when a thread first uses storages that only another thread has used so far, its call
+    runs membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
+    takes two atomic operations more. After a late refusal such a first call also sleeps for 1 ms.
+    This ends when all threads that have used the ledger have made another call or have ended. Enter
+    the sandbox before the first ledger is created, and no call sleeps.
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
-    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
-    have run callbacks. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has changed
+    nothing but the counters of anomalies, drops and refusals. The exceptions are memlord_free_n,
+    memlord_release_n, memlord_realloc_begin and _end, and memlord_snapshots_start; their comments
+    say what they change. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may have
+    run callbacks. Results may be ignored.
     MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
     is set.
 
     Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
     where each was made. The first of each kind at a site is logged as a warning.
-        unknown_frees          a free, release or realloc of a storage that is not live; if
-                               the ledger knows no more devices, only the sum of all has it
+        unknown_frees          a free, release or realloc of a storage that is not live. If the
+                               ledger has no room for the device, the call counts only in the sum of
+                               all devices
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device does not have
+        underflows             a memlord_arena_sub of more than the balance, which becomes 0; or a
+                               tag that gave up arena bytes because its device has fewer
         fence_failures         fences that failed; they count as done
-        refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE, as for a selector where a device is needed or for
-                               a storage of 0; and allocs with a ticket or an account that is
-                               not open. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once, and once
-                               at each of the sites that the ledger keeps
-    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 mistakes that differ in kind or site.
+        refused                calls that record, tag or set a pool and returned E_INVALID or
+                               E_DEVICE, for example because of a selector where a device is needed,
+                               or of a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, the call counts only in the sum
+                               of all devices. For each function each such result is logged once,
+                               and once at each of the sites that the ledger keeps
+    The end of a tag or a scope that was not begun is a mistake, too, but no statistic counts it.
+    The ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
-        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
-                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
-                               than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended in another context than it
-                               began in
+        dropped_allocs/_bytes  allocs for which the map could not grow: give the ledger's allocator
+                               more; or allocs on one device too many (E_DEVICE): raise
+                               MEMLORD_MAX_DEVICES
+        dropped_sites          sites, tags or stacks that did not fit, also because of
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or guards that
+                               ended in another context than they began in
         dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
@@ -441,22 +443,22 @@
 
     alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
-    tag, and allocs of an account take some tens of ns more. They make no system call, and take
-    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
-    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
-    time) or a thread first meets storages of another.
+    tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
+    work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
+    first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
-    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
-    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
-    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
-    own.
+    report is written the ledger takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a
+    stack more, and for FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for
+    each stack of a site, and for each combination of one of these with a tag and a scope. Reports
+    show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
-    of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
+    a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
+    adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
+    tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that

@@ -33,8 +33,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
 /* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
-   captured at one moment, and no other call waits. Other lists are read from the ledger only as the
-   report comes to them, so they may have what was recorded since.
+   captured at one moment, and no other call waits for that. The report reads each other list from
+   the ledger when it comes to that list, so the list may have what was recorded since.
    Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
            build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
    Cost:   walks blocks and sites. */
@@ -65,9 +65,9 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
    memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
-   ledger's output_dir, or else the current directory. It replaces no file. If there is a file of
-   that name, the process id and a number follow the time. Of several calls the last one counts. A
-   forked child that exits writes a report of its own.
+   ledger's output_dir, or else the current directory. The report replaces no file: if there is a
+   file of that name, the process id and a number follow the time. If this function is called
+   several times, the last call counts. A forked child that exits writes a report of its own.
    Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
@@ -77,15 +77,15 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
    end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failures count in
-   dropped_exports; of several in a row the first is logged.
+   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
    The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
-   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
-   export. It may start its own export, with a path and labels of its own.
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of the samples in
+   the file. The end of the process saves nothing, so call memlord_export_stop first. A forked child
+   does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
            be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
@@ -96,11 +96,13 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
    handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
-   - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
-     or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
-     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
+   many calls ask before the report is written, it is one report. Whichever of these comes first
+   writes it:
+   - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
+     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
+     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
+     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
+     memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -108,16 +110,18 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 /* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
-   scopes of the context end in the library's ledger. When a thread enters a context, they begin
-   there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
-   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
-   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
-   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
-   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
-   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
+   the program also begins or ends in the library's ledger, on the same thread. So the tags and
+   scopes apply to every malloc. The two ledgers stay apart.
+   When a thread leaves a context, the open tags and scopes of the context end in the library's
+   ledger. When a thread enters a context, they begin there. So the library's ledger counts one
+   invocation of a scope each time that the context of the scope runs. An end applies to the
+   innermost tag or scope of the library's ledger, whichever ledger of the program began that. So if
+   a program swaps the contexts of its fibres in two ledgers, it should open tags and scopes in only
+   one of the two. Default tags and adopted scopes stay in the program's ledger. A tag or a scope
+   that is open when its ledger is destroyed stays open in the library's.
+   The first ledger of the process looks for the interposer, on Linux. Without LD_PRELOAD in the
+   environment, and in static programs, it finds none. An interposer of another size or version, or
+   with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -156,12 +160,12 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
-   set of five functions takes one of four slots for good. After an uninstall the same set takes its
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
-   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
-   ledger's end the functions record nothing.
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
+   five functions takes one of four slots for good. After an uninstall the same set takes the same
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
+   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
+   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -170,9 +174,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies. They call the
-   host's, and record nothing until a table with the same functions is hooked in that slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
+   the books. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions, and record nothing until a table with the same functions is hooked in that
+   slot again.
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */

@@ -23,17 +23,18 @@
    was freed since, on all devices of the physical device. So one thread that asks before each alloc
    never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
-   the memory. Bytes that are allocated and freed there again and again count once, within a
-   counter_batch a thread. The figure is never below what the ledger's own devices hold.
+   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
+   or take a counter_batch for each thread. The figure is never below what the ledger's own devices
+   hold.
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
-   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
-   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
-   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
-   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
-   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
-   built-in source. */
+   poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
+   earliest. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source,
+   a try function, a fence, a logger or the ledger's allocator. A sample by a reader runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first sample every device in the same way. The reports of memlord_request_save, and those at exit
+   and at destroy, ask only the built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -44,10 +45,10 @@ typedef struct memlord_other {
 #define MEMLORD_OTHERS 8
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   among the live bytes. Reports show them, and take them off what is unaccounted. `others` are the
-   processes besides this one that hold most, the largest first; a pid of 0 ends the list.
-   memlord_explain and reports show them, with their names where Linux tells those. */
+   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+   are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
+   `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
+   the list. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -89,10 +90,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
-   overrides the interval. A poller also starts by itself when a device is used that has all three:
-   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
-   read a capacity.
+   overrides the interval.
+   A poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples the devices whose latest sample is too old, and so do the functions that read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -105,10 +106,10 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 /* -- limits --
    A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
    memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
-   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
-   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
-   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
-   memory. */
+   account makes the same two functions refuse a request. They keep live bytes plus tickets at or
+   below both limits. Bytes that a pool has reserved and not allocated do not count. A request that
+   a limit refuses is logged, and counts in no statistic: oom_failures counts the requests for which
+   the device had no memory. */
 
 /* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
    then requests are refused until enough is freed.
@@ -123,9 +124,9 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns how many bytes still fit: the smaller of limit - live bytes and capacity - bytes in use,
-   minus what open tickets keep. A negative result says how many bytes are too many. INT64_MAX says
-   that neither limit nor capacity is known. A device that is new to the ledger is added if its type
-   has a source.
+   minus the bytes that open tickets keep. A negative result says how many bytes are too many. The
+   result is INT64_MAX if neither limit nor capacity is known. A device that is new to the ledger is
+   added if its type has a source.
    Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
            source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
@@ -139,21 +140,22 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. It is 0 if the
-   result is -1. */
+   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
+   the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
-   physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
-   memory, each tag and site comes with its device. The line also has the bytes of the tags and
-   sites that it does not list, how many requests failed on this device before, how many bytes the
-   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   physical device.
+   The line has the limit, the capacity, the tickets, other processes, and the largest tags and
+   sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
+   and site comes with its device. The line also has the bytes of the tags and sites that it does
+   not list, how many requests failed on this device before, how many bytes the neighbours on the
+   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
+   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
+   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
+   most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -165,33 +167,33 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
-   or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
-   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
-   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
-   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
-   them.
+   or adopted it. The bytes that this thread records on the device come off the ticket, so that
+   nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
+   bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
+   ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
+   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
+   any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
-   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
-   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
+   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
    freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
-           this thread uses there, or 2^62 in all. A warning then has the line of memlord_explain,
-           or names the account, at most once a second. E_INVALID if bytes is over 2^48 or `out` is
-           NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE if the ledger's own
-           allocator calls it. After an error *out is 0. */
+           this thread uses there, or 2^62 in all. At most once a second this is logged as a
+           warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
+           is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM; E_STATE
+           if the ledger's own allocator calls it. After an error *out is 0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 /* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
    for a request that failed, too.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
    them. A thread may adopt a ticket that it has.
-   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
+   Errors: E_UNKNOWN if `ticket` is no open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -216,8 +218,8 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
-   tickets hold of the account counts against its limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. The
+   bytes that tickets hold of an account count against the account's limit.
    Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
            E_UNKNOWN if the account is closed. After an error nothing has changed.
    Cost:   a few atomics. */
@@ -226,17 +228,17 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
-   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
-   the device's limit does. A ticket also holds bytes of the account, until an alloc uses these up
-   or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means none. A resized block is charged its new
-   bytes. A move to another device ends the charge, and the block there is charged as an alloc.
-   Arenas are not charged.
-   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
-           account from before.
-   Cost:   these blocks take the general path, and 250 bytes more. */
+   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
+   memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
+   E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
+   until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
+   until the next call of this function or the end of the thread. The account 0 means no account.
+   A resized block is charged its new bytes. A move to another device ends the charge; the block on
+   the new device is charged as an alloc there is. Arenas are not charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
+           account as before.
+   Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 /* Reads an account.
@@ -251,8 +253,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc: site, tag, ticket, account and stream in one call -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
-   the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL the
+   alloc takes what its thread has set, except for the site. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* site of the alloc; NULL: none */
     const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
@@ -266,13 +268,13 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
-   account: name the account that is to be charged, too. A ticket that is closed or of another
-   physical device is taken as 0, and so is an account that is closed or of another device. Then the
-   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
-   MEMLORD_OK.
-   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
-           memlord_tag_begin.
+   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
+   account that is to be charged, too.
+   A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
+   closed, or of another device. The alloc is then recorded with the thread's own tickets or
+   account, `refused` counts it, and the result is MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
+           dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
@@ -281,26 +283,26 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
    decides. A collection is due when the band's metric is at or above its threshold. The threshold
-   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
-   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
-   the capacity, or of the limit if that is set and smaller.
+   is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
+   the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
+   other metrics it is of the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
-   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
-   So a band is no upper bound, because a run that could not give enough back is not tried again at
-   once.
-   The most specific strategy decides for a device: its own, else its type's, else that of all. It
-   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
+   A band is no upper bound: if a run could not give enough back, no other run follows at once.
+   The most specific strategy decides for a device: that of the device, else that of its type, else
+   that of all. A strategy is in force once a callback that serves MEMLORD_REASON_BAND matches the
+   device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; frees raise
-                                 them */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; each free raises
+                                 their number */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -321,8 +323,8 @@ typedef struct memlord_band {
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices that is the default strategy.
+/* Takes off the strategy of exactly this selector, so that a less specific strategy decides again.
+   Below the strategy of all devices there is only the default strategy.
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -364,7 +366,7 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger; this one and failed ones count */
+                                         ledger, with this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -432,7 +434,8 @@ typedef struct memlord_retry {
     uint32_t max_retries;         /* most attempts after the first */
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
-    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    double multiplier;            /* each pause is this many times as long as the one before; at
+                                     least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
                                                   and wakes when enough is freed */
     void *user;
@@ -449,14 +452,14 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
-   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would exceed the limit, memlord_alloc_retry first retires and collects once
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not.
+   If the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
-   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
-   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
-   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+   the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
+   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
+   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
+   The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -493,7 +496,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
    It looks at the bands of the device, so a collection may run inside this call. If the device's
-   capacity source makes the call, no collection runs in it, but in a later call.
+   capacity source makes the call, the collection runs in a later call instead.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -531,9 +534,10 @@ enum {
                                   memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
-   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
-   are then at least the sum of what the processes hold, and an emergency of one of them is an
+   (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
+   if that is more.
+   With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
+   use are at least the sum of what these processes hold, and an emergency of one of them is an
    emergency of all. The limit is that of this process alone. Where the capacity is not known, the
    limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
@@ -563,16 +567,18 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
-   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
-   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
-   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
-   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
-   of pollers, and logs a warning.
+   processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
+   Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0.
+   A forked child joins again by the name at its first call; if it cannot, it works alone. If the
+   file of a page is removed, the ledger joins again by its name, within the interval of pollers,
+   and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
-           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
-           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
-           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
+           refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
+           made, as when the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic
+           words of 64 bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -584,16 +590,17 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
-   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
-   The rest ends early when the device's live bytes have changed by more than an eighth.
-   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
-   before each pause.
-   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
-           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
-           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
+   A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain says how
+   many neighbours rest. memlord_alloc_retry asks the neighbours by itself before each pause.
+   Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
+           page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
+           or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -606,31 +613,34 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
-   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
-           was adopted (see memlord_scope_return). */
+   Errors: E_STATE if no scope is open, or if the innermost scope was adopted (see
+           memlord_scope_return). memlord_anomalies_each lists such a call. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
-   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
+   invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
+   one copy of each text, until destroy. These texts and the names of checkpoints get half of
+   MEMLORD_MAX_STRINGS.
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
-   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
-   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
-   ends when the last of them has left it. The delta is what all of them did, and the time runs from
-   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
-   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
-   around the exported one do not include what other threads did. Any number of threads may have a
-   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
-   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
-   it returns the token, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. A thread adopts the token when
+   it begins such work, and returns the token when it is done. In between the thread is in the
+   scope: its blocks remember the scope, and scopes that it begins are inside.
+   The work of all threads is one invocation. The invocation ends when the last thread has left the
+   scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
+   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
+   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
+   exported one do not include what other threads did.
+   Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
+   the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
+   A thread that has adopted the token stays in the scope until it returns the token, even after the
+   exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -662,9 +672,9 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* bytes and blocks allocated less those freed, in the invocations
                                  that are over */
-    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then the devices are added, so the sum
-                                 is an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. It is
+                                 the sum of the peaks of the devices, so with several devices it is
+                                 an upper bound */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -679,7 +689,7 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds ns to the time that a device took for a scope. The host has measured that time, by events of
+/* Adds ns to the time that a device took for a scope. The host measures that time with events of
    the device.
    Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
@@ -696,11 +706,12 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
-   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
-   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
-   end only what their own context began, on whichever thread it runs. Scopes measure what their
-   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
-   system that does so. */
+   two swaps of a fibre the memlord_context of the fibre holds the context that the thread was in
+   before, so a fibre may run inside another. memlord_tag_end, memlord_scope_end,
+   memlord_scope_return and the end of a guard end only what the same context began, on whichever
+   thread the context runs. Scopes measure what their context did. The timeline (TRACE) shows a
+   scope on each thread that its context ran on, for the time that it ran there.
+   examples/embed/jobs.c is a job system that swaps contexts in this way. */
 typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
@@ -718,9 +729,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -728,26 +740,28 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the 16 largest tags and sites
-   of each device, and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread
-   over the whole run. For a further snapshot it drops one, and counts that: the one whose
-   neighbours are closest in time. The first and the last one stay, and so do those in which a
-   device, or all devices together, held most. A checkpoint goes only when nothing else can.
-   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for it. Reports then
-           count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+/* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
+   and sites of each device, and the ten largest blocks of all.
+   The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
+   the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
+   last snapshot, and those in which a device, or all devices together, held most. It drops a
+   checkpoint only when it can drop nothing else.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
+           After E_NOMEM reports count one more dropped snapshot.
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
-   last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
-   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed; with this flag only checkpoints have blocks. The interval then
-   grows with the ledger's life, so that all of them fit. The time is that of the ledger's clock.
-   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
-   or the interval changes, the thread notices within a second.
+   last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
+   with a snapshot of its own, which is not kept.
+   Without threads memlord_gc_poll takes the snapshots that are due. With
+   MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots that are due, if much has
+   changed. With this flag only checkpoints have blocks, and the interval grows with the ledger's
+   life, so that all snapshots fit. The time is that of the ledger's clock. While a clock that the
+   host has set stands still, no snapshot is taken. If the clock runs ahead, or the interval
+   changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -797,7 +811,7 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 
    one ring, and a later start goes on in it.
    Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
            E_NOMEM.
-   Cost:   one branch a call when off. */
+   Cost:   one branch a call while events are off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
 /* Stops the writing of events. The ring can still be read.

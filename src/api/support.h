@@ -11,8 +11,8 @@ MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns. A thread's call takes a lock and walks the ledgers if it asks for another
-           generation than the thread's last call, or if a ledger was destroyed since. */
+   Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
+           than the thread's last call did, or if a ledger was destroyed since that call. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
 /* Fills in the allocator that a ledger has by default. This allocator takes pages from the
@@ -22,8 +22,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
-   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
+   the record is the identity of the scope. When the ledger first sees a record, it copies the
+   strings. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
@@ -55,9 +56,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard thus ends its tag or scope. A second end does nothing. In another context than
-   the guard began in (that of another thread, or of another fibre) the call ends nothing, and
-   counts in dropped_sites of the sum of all devices. The first such end is logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
+   context than the guard began in (that of another thread, or of another fibre) the call ends
+   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -91,14 +93,14 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
-   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
-   so define _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
+   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
-   another range (a part of a block, several blocks), it ends no block and counts in
-   unknown_frees. */
+   another range (a part of a block, several blocks), no block ends, and unknown_frees counts the
+   call. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif

@@ -175,26 +175,28 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 /* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
-/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
-   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
-   these locks, it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. When a thread takes a lock, all locks that it holds
+   come later in this list. This is so in every call, in a fork, and in a thread that is ending.
+   While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
-                           totals */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
+                           totals of the invocation */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of its calls that are in progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
+                           progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
     MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
                            its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards its sample, limit, tickets and
-                           bands */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
+                           open */
+    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
+                           of the device */
     MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
                            sources */
     MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
@@ -202,10 +204,11 @@ enum {
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
     MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait for it. Locks of buckets have no rank: the thread takes them while
-                           it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards its state and its table. A thread
-                           that takes several takes them by rising address */
+                           wait until it leaves. Locks of buckets have no rank: the thread takes
+                           them while it is inside */
+    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
+                           shard. A thread that takes several of these locks takes them by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
                            and tags, and the index from addresses to rows and records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
@@ -259,9 +262,9 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
 /* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. Every MLI_SPIN_LOOKS-th call yields instead, the first
-   MLI_SPIN_TURNS times, and sleeps for 50 us to 1 ms from then on. Yielding alone is not enough,
-   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
+   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
+   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */

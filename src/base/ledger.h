@@ -75,8 +75,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
-                               restores */
+    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
+                               this state */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -142,10 +142,10 @@ typedef struct mli_spare_block {
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
-   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
-   pointer to the state, so that the compiler lets no other module read it. A new module with state
-   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
-   x.c, which embed/lives calls: see mli_life. */
+   and the type of the state is here. Otherwise that type is in the body of the module, and the
+   ledger has a pointer to the state, so that the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -163,8 +163,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
+                          unpublished bytes of so many threads */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -193,7 +193,7 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; guarded by the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -205,7 +205,8 @@ struct mli_counters_state {
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     looks at its end whether a snapshot is due; 0: no call looks */
+                                     checks, before it returns, whether a snapshot is due; 0: no
+                                     call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -258,7 +259,8 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
+                                     lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -271,8 +273,8 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this, because it then still has to name
-                              places, which takes time */
+                              Only an interposer sets this: after the program has ended it still
+                              names places, which takes time */
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
@@ -283,8 +285,8 @@ typedef struct mli_life {
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a ledger that is in the list of live ledgers, and may allocate. If it returns
-       an error, the ledger is not made. */
+    /* Does the rest of the initialisation, for which the ledger must be in the list of live
+       ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
@@ -303,8 +305,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the ns from the making of the ledger until now or, if the program has ended, until
-   then. */
+/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -314,9 +315,9 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a host's table whose functions MemLord replaces, or once replaced (hooked). Each slot
-   has functions of its own, because a hooked function has no argument that could tell its table.
-   Tables are hooked under the registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
+   place of the host's. Each slot has its own functions, because such a function has no argument
+   that could tell the table. A thread that hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
     memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
@@ -334,7 +335,8 @@ enum { /* values of mli_process.started */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. Its valid initial state is all zeros. */
+/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
+   valid. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
@@ -342,7 +344,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
-    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -350,8 +352,8 @@ typedef struct mli_process_state {
     mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which
-                                memlord_destroy waits; NULL: none; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
+                                until it is saved; NULL: none; guarded by the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -376,7 +378,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of one ledger's logger that the thread is in. */
+/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -393,9 +395,9 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address, but must not follow it, because the system may free it before the last call
-   of the thread. That call then finds a new state of zeros, which fits no ledger, because no ledger
-   has the generation 0. */
+   compare the address of this state, but may not read through it, because the system may free the
+   state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
+   ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
     uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
                             last */
@@ -408,7 +410,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
+                                another */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -437,8 +440,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block other than the
-                                thread's last picked one, so mli_thread.taken_key stays */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
+                                last one the thread has picked, so mli_thread.taken_key does not
+                                change */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */

@@ -6,8 +6,8 @@
    aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
    the last one. Regions are small, because a small region becomes free as a whole sooner than a
    large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size. All tables of a ledger's map grow at about the same
-   time, and the larger tables need the room of the smaller ones. */
+   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
+   same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -57,9 +57,9 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 /* -- the operating system's allocator --
    It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
-   the map have this size. In a mapping of its own each table would lie on small pages, and every
-   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
-   of it is in use. */
+   the map have this size. If each table had a mapping of its own, it would lie on small pages, and
+   every call on a large ledger would miss the TLB. An extent requests huge pages once more than a
+   quarter of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 

@@ -113,8 +113,8 @@ static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account, if its charged bytes and those that tickets hold are then at most
-   `most` together. Otherwise charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
+/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
+   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
    charges nothing, or if the account is then over its limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
@@ -239,8 +239,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork waits until no thread changes the map of blocks.
-   Another thread may still be charging an account, so a fork takes these locks, too. */
+/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
+   another thread may still be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);

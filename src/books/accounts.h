@@ -1,12 +1,14 @@
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs, and may hold them of an account, too. The host
-   knows an account or a ticket by an id. A handle is the part of its record by which the record is
-   found under this id. May use books/names, books/devices and books/threads. Invariant: an account
-   is read and changed only under its lock, and only while it is open. Closing an account changes
-   the generation of its record, which is a part of the id. So a later call with the old id finds no
-   record. Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each
-   account has a lock of its own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
+   these count against the limit of the account like charged bytes. The host knows an account or a
+   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
+   member of the record, and tells which id the record has now. May use books/names, books/devices
+   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
+   and only while the account is open. The generation of a record is a part of the id. Closing an
+   account changes the generation, so a later call with the old id finds no record. Locks: the cold
+   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"
@@ -17,9 +19,10 @@
 #include "books/threads.h"
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   record's number in the upper 32 bits, and its generation in the lower 32. A closed record waits
-   in a list until it is opened again, under the next generation. Ledgers begin with different
-   generations, so that a ledger does not take the ticket of another ledger for its own. */
+   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
+   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
+   with different generations, so that a ledger does not take the ticket of another ledger for its
+   own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
                                 grows at each change */
@@ -39,8 +42,8 @@ typedef struct mli_account_record {
 } mli_account_record;
 
 /* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. A record of the vector that was
-   never added reads as zeros, so no id matches it. */
+   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
+   added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -49,16 +52,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, and returns the first record of a list of closed records, which this lock
-   guards. If the list is empty, adds a record to it. If there is no memory for the record, drops
-   the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
+   list. If the list is empty, adds a record to the list. If there is no memory for the record,
+   drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens it, and returns the id of its
-   ticket or account. Requires: the caller holds the lock of the list and has filled in the
-   record. */
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
@@ -74,7 +77,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
 /* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using it. */
+   that account was closed, returns 0, and the thread stops using the account. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -83,16 +86,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
 /* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for them, adds nothing and returns 0. If the account is closed, adds nothing and
-   returns 1. */
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
-   limit is. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   These calls are recording blocks whose bytes tickets hold. Their `in_flight` bytes count twice
-   until then: as held by a ticket and as charged by the block. */
+   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
+   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
+   block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.

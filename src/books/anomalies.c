@@ -63,8 +63,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block and sets *tag to its tag, from the block's word2 in the map. Either
-   is NULL if the block has none. */
+/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
+   tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -74,10 +74,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the present site, if that needs no copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. If the list does not have it and
-   is full, counts it as left out. Returns 1 in both cases, and 0 if the caller has to copy the
-   site. */
+/* Tries to count a mistake at the present site without a copy of the site. If the list has the
+   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
+   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
+   site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;

@@ -17,7 +17,7 @@
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call that the fast path (calls/fast) does not serve, as the call begins. If
+/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
    the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
    whose site is still needed. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
@@ -25,10 +25,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 }
 
 /* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` tells the
-   site and the tag of the block that the mistake concerns: it is the word2 of an mli_entry without
-   a side record. A `word2` of 0 means that the mistake concerns no block. Requires: the caller
-   holds no lock; only the orphan lock (mli_threads_state) may be held. */
+   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
+   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
+   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
+   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -54,10 +54,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is the first at that site, or the first with that result by the
-   public function (`refuser`, MLI_REFUSER_...). Logs no refusal of a call that the logger makes. If
-   the ledger's own allocator makes the call, only returns r. `fault` says what is wrong with an
-   argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
+   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
+   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
+   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);

@@ -238,8 +238,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds one reference to a block. If the number of references needs a side record first, adds none
-   and returns 0. */
+/* Adds one reference to a block. If the entry has no room for the new number of references and the
+   block has no side record, adds none and returns 0. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;

@@ -97,15 +97,15 @@ MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
 /* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only there, so with such a clock the time is not compared here. Without a batch every call
+   only at the end of a call, so this function does not ask such a clock. Without a batch every call
    publishes, and only one publication in 64 looks. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if it has work: the published bytes have reached a bound
-   of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if there is work for it: the published bytes have reached
+   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -113,8 +113,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of its
-   innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
+/* If a cell is the calling thread's own and the thread is in a scope, raises the peak of the
+   thread's innermost span to the cell's `high`, and returns the thread. Else returns NULL. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -144,8 +144,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even a device with
-   little memory must publish before its live bytes have risen by a 16th. */
+   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
+   is large, a device's cell publishes before the live bytes rise by a 16th. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -176,17 +176,17 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
 }
 
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell counts them in the peak, because they are live together with the published bytes
-   and the level of the cell that publishes. Requires: the caller holds the row's lock. */
+   of another cell counts these bytes in the peak, because they are live together with the published
+   bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes another thread publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count them
-   in the peak. The limit keeps their number for mli_cell_held: it is below the base by twice these
-   bytes plus 1. That thread may be in a free that has already read `special`. This free must
-   publish, too, because it lowers these bytes. So the cell's next band check becomes due. */
+/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+   then row->held has the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
+   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
+   it must publish, too: to make it publish, the next band check of the cell becomes due. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -265,8 +265,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes each cell of a thread in a book that could hold back more than its share below its
-   limit. Also publishes a cell if no other cell of its row has published, because a peak reset may
+/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
+   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
    have asked for that. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
@@ -296,7 +296,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
    level once, by the difference of the bytes in and out. So bytes that are both in and out never
-   raise it. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
+   raise the level. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -433,7 +433,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -572,9 +572,9 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after them. There are fewer
-   devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch before
-   other calls go on. So a free comes before both changes or after both. */
+   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
+   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
+   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);

@@ -1,12 +1,13 @@
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add to its row what its level
-   has changed; the cell may hold back a part, at most a batch. The orphan record has the cells of
+   the thread allocated less those it freed. To publish a cell is to add the change of its level to
+   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
    threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. May use base/memory, books/threads,
-   books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above the true peak.
-   It is computed from published bytes, which never exceed the live bytes, or from levels that were
-   live together. Locks: the count lock, then the lock of a row. */
+   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
+   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
+   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
+   published bytes, which never exceed the live bytes, or from levels that were live together.
+   Locks: the count lock, then the lock of a row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -24,12 +25,12 @@
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds what the level has
-   changed since the last one to the row's published bytes, except for a part that the cell holds
-   back, and raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
+   level since the last one to the row's published bytes, less a part that the cell holds back. It
+   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least these less a share for each cell. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
+   not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -66,9 +67,9 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns where a device's cell has the threshold for the next check of the device's bands. The
-   free that brings `out` above the threshold requests the check, so 0 means the next free. The
-   member is freed_here, which only the cells of sites need otherwise. */
+/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
+   the threshold requests a band check, so with 0 the next free does. The threshold is in
+   freed_here, which only the cells of sites need otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -98,17 +99,17 @@ typedef struct mli_row {
                               a shard */
     mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
-                              a change by mli_joint_settle came after that */
+    mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
+                              the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes, taken less given back; under the lock of
-                              the device's row */
-    mli_cell *first;       /* the cell that published first, from the time when a second cell
-                              publishes until the first publishes again; otherwise NULL */
+    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
+                              device's row */
+    mli_cell *first;       /* the cell that published first, if a second cell has published since
+                              and the first has not; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
-    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
-                              these have not been published since */
-    struct {               /* the cells' sums at the last reset; `freed` also at a collection */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
+                              have not published since */
+    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -123,10 +124,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -184,8 +185,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish has not shown the last row, makes that row again. Requires: the caller
-   holds the cold lock. */
+   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
+   caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -202,7 +203,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets the time from which on a call that publishes a cell looks for a due snapshot; 0: never. */
+/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -211,18 +212,18 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus what a cell's `high` is above its base. If
-   another cell has published since this one did, does nothing: the published bytes may have been
-   lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   counts there, and counts freed_here and frees_here at the site that called free. */
+   makes another delta with freed_here and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -235,16 +236,16 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. A sum b may exceed its sum a
-   while calls are in progress, because sums may then have some counts of a call and lack others. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
@@ -270,8 +271,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 /* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
    row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
    does so only for the cell of the thread t. The spans of another thread still need the `high` of
-   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen, so
-   that no thread publishes or changes a level. */
+   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
@@ -281,7 +281,7 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals of all rows over. Requires: t is the thread's record. */
+/* Starts the totals of all rows over. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 

@@ -1,13 +1,13 @@
 /* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
    share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: its bytes come off the ticket once
-   the alloc is recorded, and are in flight until then. A dev is the number of a device. A row has
-   the counters of a device. Each thread counts in a cell of its own, and publishes the cell to the
-   row up to a batch of bytes late. services/room takes the samples of a phys, and opens
-   reservations, because services/room can explain why one is refused. May use books/devices,
-   books/counters and books/accounts. Invariant: a device changes from one phys to another only
-   under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two of them only
-   under the cold lock. */
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 #ifndef MLI_BOOKS_LIMITS_H
 #define MLI_BOOKS_LIMITS_H
 #include "api/api.h"
@@ -26,8 +26,8 @@ MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
    memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If it is new
-   and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
@@ -56,9 +56,9 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys
-   has bytes of tickets, which may be for this device, or if other devices are at the device's own
-   phys. */
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Also returns it if other devices are
+   at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -77,7 +77,7 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     mli_phys *phys;     /* the phys to which the record belongs; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
@@ -102,39 +102,40 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request (memlord_alloc_retry) that tickets cover. The tickets are the one that the
-   request names or, if it names none, those of its thread. The request opens a ticket of its own,
-   and the covered bytes move to that ticket, so that no other alloc draws them while the request
-   tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that these tickets hold of the request's account */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
     uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to their tickets, if these are still
-   open. `request` is the request's own ticket. Sets cover->bytes to the number of bytes that it
-   moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
     mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
                                 reserves */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
-   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
+   those that mli_cover names, then cover as many bytes of the request as they can. Returns
    MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
    the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
@@ -146,25 +147,24 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
-   recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
-/* Marks the bytes of an alloc as in flight before the alloc is recorded, if they can come off a
-   ticket. */
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So
-   bytes that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved.
-   If `recorded` is 0, takes nothing off. In either case the bytes are no longer in flight. */
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 

@@ -207,7 +207,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block that is left in the heap behind the
+    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
                                       heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];

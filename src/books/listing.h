@@ -14,16 +14,16 @@
    shard, or has paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* A function that is called for each block of a paused shard that matches a query. If it returns a
-   value other than 0, the walk ends. */
+/* A function that is called for each block that matches a query, while the block's shard is paused.
+   If it returns a value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
-                           address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
+                           address lies */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
                            0, it visits all of each shard */
@@ -34,8 +34,7 @@ typedef struct mli_walk_query {
 /* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, one shard after the other: see
-   mli_shard_visit. */
+/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 

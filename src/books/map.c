@@ -143,8 +143,8 @@ typedef struct mli_table {
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees, and returns 0. Returns -1 if no bucket
-   of the entry's window has room, or if a bucket before the one with room has a full overflow count
-   for the entry's hash. */
+   of the entry's window (MLI_PROBE_MAX) has room, or if a bucket before the one with room has a
+   full overflow count for the entry's hash. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -183,7 +183,8 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
    Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
    table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets an owner. It becomes shared instead if t is the orphan record. */
+   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
+   shared instead. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));

@@ -1,12 +1,13 @@
 /* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header
-   with a byte of the key's hash, the print, for each slot. The home of a key is the bucket at which
-   a search begins. A row has the counters of a site or a tag on a device. A birth is the mark, the
-   scope and the stream that a block began with. Also owns what else an alloc looks up for an entry:
-   the number (dev) of a device, and the number of the current mark (memlord_mark). May use
-   base/memory and books/threads. Invariants: a thread is inside a shard while it uses the shard's
-   table, and it counts its changes of the table before it leaves. bench/README.md has the
-   measurements that led to this shape. Locks: the lock of a shard, then that of a bucket. */
+   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
+   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
+   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
+   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
+   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
+   while it uses the shard's table, and it counts its changes of the table before it leaves.
+   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
+   that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -119,8 +120,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key, its window: the home and the 15 buckets
-                            after it */
+#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
+                            They are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -191,7 +192,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns a mask of a header that has the lowest bit of each vacant slot's print. */
+/* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -298,7 +299,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. Prefetches the second cache line of the home. */
+/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
+   the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -306,7 +308,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     return &home->bucket->header;
 }
 /* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves it and returns 0. */
+   thread does not own the shard, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -330,8 +332,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     return mli_slot_entry(home->bucket, bit);
 }
 /* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
-   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
-   compare the device type. */
+   that print, or if the first such entry has another key. Sets `next` to the header without the
+   entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -379,12 +381,12 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* -- entering a shard: the ways that all other calls use -- */
 
 /* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
-   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: it has seen
-   the bit MLI_SPECIAL_NO_BARRIER, which is never cleared, and a later load never returns an older
-   value. The release store of by_exchange pairs with the load in mli_barrier_threads. A thread that
-   loads 1 there sees all that this thread did inside shards before it saw the bit. The loads here,
-   in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire load may come before
-   the store of an exchange (ARM's ldapr). */
+   Sets mli_thread.by_exchange, because the thread enters by an exchange from now on: the thread has
+   seen the bit MLI_SPECIAL_NO_BARRIER, the bit is never cleared, and a later load never returns an
+   older value. The release store of by_exchange pairs with the load in mli_barrier_threads. A
+   thread that loads 1 there sees all that this thread did inside shards before this thread saw the
+   bit. The loads here, in mli_barrier_threads and in mli_shard_wait are seq_cst, because an acquire
+   load may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -393,10 +395,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after this call what T stored before T's load. Two pairs of
-   stores need this. The caller stores a shard's state, and T stores `inside`. The caller stores the
-   alert or a threshold, and T stores counts.
+/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
+   sees what the caller stored before this call, or the caller sees after this call what T stored
+   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
+   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call

@@ -13,10 +13,11 @@
 #include "base/ledger.h"
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory, and tries again. stb_ds does not
-   check its allocations and passes no context to them. So before a key is put in a table, the table
-   gets all the memory that the put can need. A table frees its memory only when it ends. The arrays
-   that it has outgrown stay until then; together they are smaller than its present arrays. */
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   stb_ds does not check its allocations and passes no context to them. So before a key is put in a
+   table, the table gets all the memory that the put can need. A table frees its memory only when it
+   ends. The arrays that it has outgrown stay until then; together they are smaller than its present
+   arrays. */
 
 /* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
    An item of the table begins with its key, a char *. Items move when the table grows, and are
@@ -77,8 +78,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
-                                  itself */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
+                                  with this address, or a dev */
 #define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
                                   stream of blocks), the value its number */
 #define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */

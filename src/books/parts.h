@@ -1,11 +1,12 @@
-/* Owns the side records and the parts of blocks. A side record has the facts of a block for which
-   its entry in the map has no room; the entry's word2 then points to the record, which has the
-   entry's own word2. A part is a range of the bytes of a block, with a description. A shard is a
-   part of the map. A probe finds an entry in a shard, and no other thread changes the entry until
-   the probe ends. A pending block was freed, and waits for its fences. May use books/map,
-   books/accounts and base/memory. Invariants: a side record belongs to the thread that holds its
-   entry, because this thread is inside a shard of its own or has locked the entry's bucket; parts
-   lie in their storage and do not overlap. Locks: those of the map. */
+/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
+   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
+   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
+   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
+   thread changes the entry until the probe ends. A pending block was freed, and waits for its
+   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
+   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
+   map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"
@@ -39,8 +40,8 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call at `site` that names a block: checks the device and the storage, and gets
-   the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
    `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
@@ -96,16 +97,16 @@ typedef struct mli_parts {
     memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
-/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, because the block is off the map or the array is off the
-   block. */
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
-   bytes. Frees the parts that do not lie in those bytes. */
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);

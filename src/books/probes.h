@@ -47,9 +47,9 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
    finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
    on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket. The
-   caller must then leave the shard. A thread waits only for the lock of a home, so waiting threads
-   form no cycle. */
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -63,12 +63,12 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the map does not
-   have the key; with `want_room` mli_probe_insert can then insert the key. If another thread owns
-   the shard, makes the shard shared. If `want_room` is set and the table has no slot for the key,
-   grows the table. Returns 0; the thread is then inside the shard, unless the shard has no table.
-   Returns -1, outside the shard, if there is no memory. Requires: the caller is not inside a
-   shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

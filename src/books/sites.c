@@ -139,8 +139,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id that is now at the address of `module` is not that of `module`. Reads
-   the id only in the page where the module starts, because every module has that page. */
+/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
+   if it lies in the page where the module starts, because every module has that page; otherwise
+   returns 1. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -324,7 +325,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes a copy of `from` what reports display for a site from now on. Adds the copy to the index,
+/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
    because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
    memory and then call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -362,8 +363,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Skips a site whose module is gone, but marks it as looked up, too. */
+/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
+   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
+   up, too. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;

@@ -16,9 +16,9 @@
 #include "base/ledger.h"
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
-   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
-   by its content and its module, because the ledger may know the site by another struct. The site
-   of a return address is known by its place, which is looked up when the address is first seen. The
+   for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
+   by its content and its module, because it may know the same site by another struct. The site of a
+   return address is known by its place, which is looked up when the address is first seen. The
    index has a return address only if its module is never unloaded. For any other return address
    each call asks which module is there now, because dlclose tells nobody. */
 
@@ -31,8 +31,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -104,8 +104,8 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
-   index has none. */
+/* Returns the site that the index has for `identity`, a struct of the host or a return address.
+   Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site with the content and the module of `from`, and leaves room for one more
@@ -119,8 +119,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
                                                          mli_site_record **out);
 
 /* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock (of the record for threads without one). mli_busy_begin drops this
-   lock while the function searches for the module. */
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
@@ -138,9 +138,10 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    of each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a
-   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's

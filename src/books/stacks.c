@@ -34,8 +34,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns NULL if no stacks were taken yet. The acquire load pairs with the release store in
-   mli_stacks_begin. */
+/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
+   release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -43,9 +43,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 /* -- samples -- */
 
 /* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger. A forked child always gets
-   another seed. MemLord mixes it from the answers of system calls that neither wait nor fail,
-   because the first call of a process may come from inside malloc or from a sandbox. */
+   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
+   of system calls. These calls neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. A forked child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -120,9 +120,10 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for a site whose caller is node `parent`. If `site` is NULL, returns the node
-   for a return address in a module that stays loaded. Returns 0 if there is no such node. Needs no
-   lock, because the acquire loads pair with the release stores of the functions that add nodes. */
+/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
+   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
+   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
+   that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -202,8 +203,8 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is its
-   row, or 0). */
+/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
+   of the site, or 0). */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -340,8 +341,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Subtracts a block, which was removed from the table, from the totals of its stack. `frees` is 1
-   if the block ends. With `undo` the totals are then as if it had not been allocated. */
+/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
+   allocated. */
 static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                           int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -374,9 +375,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Stores in mli_self the row of the stack of the block that the current public call opens under
-   `key`. If `row` is 0, or the table of picked blocks has no room, counts the stack as dropped.
-   Requires: the public call ends with mli_stack_forget. */
+/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
+   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
+   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -410,8 +411,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
-   the site or, if no frame has that, before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
+   site or, if there is no such frame, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -465,8 +466,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;

@@ -53,7 +53,7 @@ typedef struct mli_stack_row {
 } mli_stack_row;
 
 /* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves it and counts its bytes. */
+   picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -96,8 +96,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
    the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
-   functions do: the caller is inside the shard, or no other thread can reach the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
@@ -105,14 +105,15 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. With
    `undo` these totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block, which was removed from the table before, from the totals of its stack. `frees`
-   is 1 if the block ends. */
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the block that this call opens under `key` the stack `pick` of an older block, which is
-   being moved or put back. The stack counts on `dev` and for the site with the row `site`. */
+/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
+   older block, which is being moved or put back. The new block counts in the totals of the stack on
+   `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -136,16 +137,17 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
    device's peak. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
-   unwinder may load a library then. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
+   may load a library the first time. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */

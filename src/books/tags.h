@@ -47,8 +47,8 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from there on have other keys, replaces the
-   first of them. The orphan record caches nothing, because its cells are used under a lock.
+   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
+   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
    Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
@@ -85,13 +85,13 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* What the block of an alloc begins with, besides the scope of its thread. */
+/* The site, the tag and the stream with which the block of an alloc begins. */
 typedef struct mli_origin {
     const memlord_site *site;
     const char *tag; /* a kept name, or NULL */
     uint64_t stream; /* 0 means no stream */
 } mli_origin;
-/* Returns what the block of an alloc by this thread at a site begins with. */
+/* Returns the site, the tag and the stream of a block that this thread allocates at a site. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
@@ -112,8 +112,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
    tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Stores in a guard how many tags (or scopes, if `scope` is 1) are open in the thread's context.
-   The end of the guard restores this number. */
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 

@@ -17,8 +17,8 @@
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
-   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread does so, too. No
-   helper waits for the end of another helper. */
+   stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
+   it meanwhile. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
@@ -42,9 +42,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes (adds to their rows) the
-                                    cells with too many unpublished bytes, because another thread
-                                    began to count on a row or reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
+                                    many unpublished bytes: it adds these bytes to the rows. Another
+                                    thread has begun to count on a row, or has reset a peak */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -79,8 +79,8 @@ typedef struct mli_context {
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part of
-   the context that the thread is in. */
+/* The part of a context that every recording call reads. A thread record has a copy of this part,
+   from the context that the thread is in. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -108,7 +108,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the members of the present context that calls read */
+    mli_current now;        /* a copy of the part of the context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -153,7 +153,7 @@ enum { /* mli_helper.state */
 
 /* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
    ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link them. */
+   reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -210,8 +210,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after its end. Requires: the number is not 0; a call on the
-   ledger is in progress, or the caller holds the registry lock. */
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);

@@ -40,8 +40,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
    comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. At least one of the two calls notices this excess, because each
-   changes `arena` or `arena_tagged` before it reads both, and all these accesses are seq_cst. */
+   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
+   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
+   excess. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -105,9 +106,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. The change
-   counts as no alloc and no free. The site counts added bytes both as allocated and as freed,
-   because no later call can know at which site a byte was added. */
+/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
+   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+   later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -142,8 +143,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as
-   for an alloc. An arena has no storage, so the check gets 1, which is a valid storage. */
+   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
+   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
+   number 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

@@ -22,17 +22,19 @@
 #include "calls/record.h"
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: ending it is an error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
+                         error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
     MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
                          given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: memlord_free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
+                             token */
 };
 
-/* Stores in the token the sampled stack of its block. The block is detached: it is off the map, but
-   still counted. */
+/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
+   map, but still counted. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -51,7 +53,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
    word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
    word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. The event of the free then has no site of its own. */
+   with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -185,16 +187,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
 
 /* What a call with n blocks prepares for each block before it records any block, so that it cannot
    run out of memory halfway. If `did` is MLI_DID_OPEN, the call has put a placeholder of 0 bytes
-   under the block's key. If it is MLI_DID_VIEW, the key was live, and memlord_track_n has added a
-   reference to its block. Otherwise the call has prepared nothing, because the new block will
-   replace a block with the same key. */
+   under the block's key. If `did` is MLI_DID_VIEW, the map had a block with this key, and
+   memlord_track_n has added a reference to that block. Otherwise the call has prepared nothing,
+   because the new block will replace a block with the same key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
 } mli_hold;
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
-   the number of blocks for which this was done. */
+   the number of blocks that were prepared. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -261,9 +263,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory. It needs
-   memory if it is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory then, the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
+   new block is charged to an account, or if another thread has ended the old block since
+   mli_hold_n. If there is no memory, the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -295,7 +297,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
-   next free finds that block, so the function cancels the expected free. */
+   next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -343,10 +345,10 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. If there
-   are such fences, or if the move has a fence, the source stays pending until all these fences are
-   done, and *chain gets the fences that the caller has to ask. A block that moves to its own
-   storage on a device of the same type is replaced. */
+/* Records a move of a live block. `used` is 1 if memlord_block_use gave the source fences. The
+   source stays pending until these fences, and the fence of the move, are done. If there is any
+   fence, *chain gets the fences that the caller has to ask. If a block moves to its own storage on
+   a device of the same type, the new block replaces it. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -702,8 +704,8 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on the route, which has the counts of copies from one device to another, and on the
-   device that the copy goes to. */
+/* Counts a copy on the device that the copy goes to, and on the route. A route has the counts of
+   copies from one device to another. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;

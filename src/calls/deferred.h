@@ -18,14 +18,14 @@
 
 /* A block is pending while its side record has a serial. When the last fence of a block is done,
    the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for `asks`, and
-   then asks no queue. A thread that runs a function of a fence asks no other fence
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
+   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
+   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` asks for on
-   that device. May ask fences only if `asks` is 1. Ignores MLI_ALERT_EVENTS, because the call has
-   recorded its events. If the system has no barrier for all threads, a thread always takes the slow
+/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
+   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
+   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
    function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
@@ -58,8 +58,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
    fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Calls the `drop` of each fence that waits for it (in the list to_drop), at the end of a call on a
-   device type. If `asks` is 1, first asks fences of one queue of that type. */
+/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
+   `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
 /* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the

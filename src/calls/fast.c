@@ -21,9 +21,9 @@
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger goes there, and so does a call that
-        follows a call on another ledger. The record, an mli_thread, has a mask `special`: what the
-        thread's calls have to do besides. In the usual case it is 0.
+        the general path. So a thread's first call on a ledger takes the general path, and so does a
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
+        what the thread's calls have to do besides. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -31,25 +31,26 @@
         thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
         first call of another thread makes the shard shared for good: then every call locks the
         buckets that it uses.
-     3. Look at the home bucket, which the hash of the address chooses. The bucket's header has a
-        print of each entry, a byte of the hash, and a call compares all prints at once. An alloc
-        finds a vacant slot, a free finds the entry. mli_home_room and mli_home_find prepare the
-        header that the call is to store, with the print of the slot set or cleared.
+     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry.
+        mli_home_room and mli_home_find prepare the header that the call is to store, with the print
+        of the slot set or cleared.
      4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
         the device's counters. Only this thread counts in the cell. A free compares the dev with the
         one in the entry.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. Only the peak and the bands need more work, and then the result of the count is
-        negative. The level of a cell is the bytes that the thread allocated, less those that it
-        freed. If an alloc raises the level above the cell's limit, or a free takes it below the
-        published part, mli_cell_publish_due has to publish the cell. After a free, a check of the
-        device's bands may be due.
+        at once. If the peak or a band needs more work, the result of the count is negative. The
+        level of a cell is the bytes that the thread allocated, less those that it freed. If an
+        alloc raises the level above the cell's limit, or a free takes it below the published part,
+        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
+        may be due.
      7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
-        mli_free_finish does this, after it has published the cells that are due. This function also
-        runs if `alert` has a bit that concerns the device. `alert` is the ledger's mask of the work
-        for the end of a call, such as events, fences, bands, waiters, or a report.
+        mli_free_finish leaves the shard, after it has published the cells that are due. These
+        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
+        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
 
    The stores of the usual case, in their order:
      alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
@@ -91,10 +92,10 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
    a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: these calls are jumps, which leave no
-   frame of memlord_alloc on the stack. At -O1 the address stays unknown, so a stack that cannot be
-   unwound has no frame at all. Code for s390x always makes the note, because such a call is never a
-   jump there: the fifth argument lies in a register that the callee preserves. */
+   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
+   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
+   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
+   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -232,10 +233,10 @@ typedef struct mli_block_rows {
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds what a new block counts on: its rows, its birth (mark, scope and stream) and this thread's
-   cells, as the bits in the thread's mask `special` ask for them. Looks only in the thread's record
-   and its cache. Returns 0 if one of these is missing there, or if the stack of this alloc is to be
-   sampled. */
+/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
+   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
+   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
+   found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -433,8 +434,8 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
 }
 
 /* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after it, and leave the shard. Require: the thread is inside the
-   shard; if the shard is shared, the thread has locked the home bucket. */
+   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
+   inside the shard; if the shard is shared, the thread has locked the home bucket. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,

@@ -24,7 +24,7 @@
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the thread record that the call counts on */
-    uint32_t dev;         /* the number of the device whose block the call records */
+    uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
@@ -68,7 +68,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
    for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has 0 in its place. */
+   device; *out then has a ticket or an account of 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */

@@ -23,13 +23,13 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, when memory outside of pools is
-   allocated or freed. A pool's block that cudaFree frees counts as outside of pools until the next
-   sample. */
+   allocated or freed. If cudaFree frees a block of a pool, the block counts as outside of pools
+   until the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. No
-   sample does so, because the cpu is sampled in their place. So the wrapped calls that fill and
-   empty the pools of these GPUs call this function. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls.
+   Samples do not set these bytes, because the cpu is sampled in place of these GPUs. So the wrapped
+   calls that fill and empty the pools of these GPUs call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
 /* Is the ledger's capacity source for cuda devices: stores the capacity of a device in *out. `user`

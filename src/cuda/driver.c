@@ -127,7 +127,7 @@ static void mli_cuda_exit_device(int device) {
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first; so
        either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))

@@ -117,8 +117,8 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns 0 or the
-   driver's error. After an error nothing has changed. */
+   *mode gets the previous mode, which the caller restores later with d->capture_mode(mode). Returns
+   0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until

@@ -21,8 +21,9 @@ typedef struct mli_cuda_nvml_state {
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL. A device in MIG mode has no handle, because all its
-   instances have its PCI id, and NVML's figures are those of the whole device. */
+/* Returns NVML's handle of device i, or NULL if there is none. Returns NULL also for a device in
+   MIG mode (cut into instances). All its instances have the same PCI id, and NVML's figures are
+   those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;

@@ -12,8 +12,9 @@
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, and the list has it as another process. So after a list without this process
-   `others` is empty, and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
+   another process id, so this process looks like another one in the list. After a list without this
+   process `others` is therefore empty. After MLI_CUDA_HOLDERS_MISSES such lists no sample asks any
+   more. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was

@@ -20,10 +20,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools, beginning with the current one (that of cudaMallocAsync),
-   and of its graphs. If `keep` is not NULL, trims them first (lets them give back unused memory),
-   and leaves the pools *keep bytes together. Returns 0 if the driver does not tell. Requires: this
-   thread has entered the device. */
+/* Adds up the bytes of a device's pools and graphs. The current pool (that of cudaMallocAsync)
+   comes first. If `keep` is not NULL, first trims the pools and graphs (lets them give back unused
+   memory), and leaves all pools together *keep bytes. Returns 0 if the driver does not tell.
+   Requires: this thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 

@@ -56,8 +56,8 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 
 /* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
    measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
-   have emptied the list already. (It first makes the ledger count as not attached, so no
-   measurement stays behind.) */
+   have emptied the list already. (memlord_cuda_detach first makes the ledger count as not attached,
+   so no measurement stays behind.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -282,10 +282,11 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. Replaces the
-   last mark if it is too near to the one before. If all marks are in use, first gives up every
-   second mark, whose frees then wait for the next one, and doubles the least distance. Returns 1 or
-   0, as mli_cuda_stream_record does. Requires: the caller holds mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. The new mark
+   replaces the last one if it is too near to the mark before that. If all marks are in use, first
+   gives up every second mark and doubles the least distance. The frees of a given-up mark then wait
+   for the next mark. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the caller holds
+   mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -329,8 +330,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
-   record an event though the stream is closed. */
+/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream. That
+   thread may record an event although the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -398,9 +399,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and searches the others by halves. If `waits` is a position, waits instead for the mark that
-   stands for it. If the wait fails, asks all the same, because the error may be that of an earlier
-   mark. Returns the driver's error for mark[*done], or 0 if no mark has an error. */
+   and searches the others by halves. If `waits` is not 0, it is a position, and the function
+   instead waits for the mark that stands for this position. If the wait fails, the function asks
+   the marks all the same, because the error may be that of an earlier mark. Returns the driver's
+   error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -444,7 +446,7 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
 
 /* Asks the driver how far a stream has come. If `waits` is not 0, waits until the free with this
    position is done. One thread asks at a time, and the others use what it has learned. `last` is 1
-   for the thread that ends the stream, which may ask though the stream is closed. */
+   for the thread that ends the stream. That thread may ask although the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -499,9 +501,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle. If `handle` is NULL, returns a stream of a context that
-   is still in its bucket, or a stream for whose context another thread is looking. Requires: the
-   caller holds mli_cuda_streams_lock. */
+/* Returns an open stream with this handle, or NULL if there is none. If `handle` is NULL, searches
+   all buckets for a stream that is on `context`, or whose context another thread is looking up.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;

@@ -15,17 +15,17 @@
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
    frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
-   stays known for a while after its last fence, because to find it again takes more calls of the
-   driver. */
+   stays known for a while after its last fence, because making the stream known again takes more
+   calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread ends the stream, or that its context is gone, and that no other
-   thread may ask its events either. A look-up by handle finds only an OPEN stream. A reset finds
-   the streams of its context in every state, because it waits for the frees on destroyed streams,
-   too. */
+   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. In
+   that state no other thread may ask the stream's events, either. A look-up by handle finds only an
+   OPEN stream. A reset finds the streams of its context in every state, because it waits for the
+   frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* A mark: an event that is recorded, and the last position that it stands for. */
@@ -83,8 +83,8 @@ MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle, or cudaStreamPerThread for 0 if the file is compiled so that 0 means that
-   stream. */
+/* Returns the handle. Returns cudaStreamPerThread for 0 if the file is compiled so that 0 means the
+   per-thread stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
@@ -94,9 +94,9 @@ MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int 
 /* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the frees on the stream that no event stands for. Returns 1 if they have an
-   event now. Returns 0 if none can be recorded now, for example because the stream is captured.
-   Returns -1 if they never get an event. `here` is the *here of mli_cuda_stream_find on this
+/* Records an event for those frees on the stream that have no event yet. Returns 1 if they have one
+   now. Returns 0 if no event can be recorded now, for example because the stream is captured.
+   Returns -1 if these frees never get an event. `here` is the *here of mli_cuda_stream_find on this
    thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
@@ -106,8 +106,8 @@ MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
    They also call it after a capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
-/* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
-   NULL, ends the streams of a context instead, and waits for these events. */
+/* Ends the streams with this handle, and records one event for all fences on each stream. If
+   `handle` is NULL, ends the streams of a context instead, and waits for their events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
 /* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
@@ -116,7 +116,7 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
 
 /* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence waits for the
    work that the stream has now. Any other fence waits for the work that the stream has when the
-   ledger first asks it. */
+   ledger first asks the fence whether it is done. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
 /* Is the function `done` of a memlord_fence. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);

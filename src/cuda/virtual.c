@@ -5,8 +5,9 @@
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* Looks, as a memlord_part_fn, for the part that lists the mapping's address or, if m->bytes is not
-   0, the part that is exactly the mapping's range. Copies the part into the mapping, and stops. */
+/* Is a memlord_part_fn that looks for the part of a mapping. If m->bytes is 0, that is the part
+   that lists the mapping's address. Otherwise it is the part that is exactly the mapping's range.
+   Copies the part into the mapping, and returns 1 so that the search ends. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;

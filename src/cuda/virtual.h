@@ -1,8 +1,8 @@
-/* Records physical memory and its mappings in the ledger. Physical memory is what cuMemCreate
-   makes, and cuMemMap maps to addresses. The key of a block of physical memory is the driver's
+/* Records physical memory and its mappings in the ledger. cuMemCreate makes physical memory, and
+   cuMemMap maps the memory to addresses. The key of a block of physical memory is the driver's
    handle. The block has a reference for each handle and for each mapping, and a part for each
-   mapped range. The description of the part lists the addresses of the range as its shape. The
-   driver says which handle an address belongs to. Owns no state. Locks: none. */
+   mapped range. In the description of a part, the shape lists the addresses where the range is
+   mapped. The driver says which handle an address belongs to. Owns no state. Locks: none. */
 #ifndef MLI_CUDA_VIRTUAL_H
 #define MLI_CUDA_VIRTUAL_H
 #include "cuda/api/api.h"

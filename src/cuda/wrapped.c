@@ -84,9 +84,9 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Ends the frees that waited for streams, and reads the times of scopes, as far as a wait has
-   completed them. The wait was for a stream, or for everything if `stream` is NULL. Returns
-   `answer`. */
+/* Is called after a wait of the host. Ends the frees whose streams have done their work, and reads
+   the times of scopes that are done. `stream` is the stream that the host has waited for, or NULL
+   if the wait was for an event or for the whole device. Returns `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -214,9 +214,9 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Only the
-   first ROOM mappings can wait for it: the others leave the ledger before the call, even if it then
-   fails. */
+/* Takes the mappings in the range off the ledger after the real call, if the call succeeds. Only
+   the first ROOM mappings can wait for the result. The others leave the ledger before the call,
+   even if the call then fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
     enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;

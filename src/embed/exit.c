@@ -129,12 +129,13 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that a thread that ends later runs no hook of a library that was closed.
-   glibc itself removes the fork handlers of a closed library. This destructor runs after the
-   library's others, because 101 is the first priority that a host may use. It also runs at the end
-   of the process, where threads may go on. A thread that has no hook by then shares the orphan
-   record. The exchange and the add are seq_cst, as are those of a thread that sets its hook, so
-   that one of the two threads sees the other. */
+/* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
+   later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
+   closed library. This destructor runs after the library's others, because 101 is the first
+   priority that a host may use. It also runs at the end of the process, where threads may go on. A
+   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
+   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

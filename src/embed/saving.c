@@ -27,8 +27,8 @@ struct mli_saving_state {
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
    snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. That one belongs to the report and not to the ledger's
-   list, so that frequent reports evict no snapshot. */
+   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE && format != MEMLORD_FORMAT_TIMELINE) return;
@@ -208,8 +208,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
-   another. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
+   failed for another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -284,10 +284,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
-   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
-   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
-   then also serves a request for a report that no call has served yet. */
+/* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
+   output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
+   saves only if the host asked for a report at exit, or if a request for a report was not served
+   yet. It saves only once, because the exchange of exit_format lets one caller save. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -400,8 +400,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* Sets the path before it saves the first export, which depends on whether a path is set: see
-   mli_prom_labels. */
+/* Sets the path before it saves the first export, because what an export contains depends on
+   whether a path is set: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;

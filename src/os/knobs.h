@@ -10,8 +10,8 @@
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
 /* Checks what a function requires of its caller. A comment states the same in words, after
-   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line,
-   and tests/test_requires.c breaks each once. */
+   "Requires:". Only builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line.
+   tests/test_requires.c breaks each check once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else

@@ -1,7 +1,7 @@
-/* Tells the capacity of the cpu device: the memory that the machine and the cgroups of this process
-   have for it. Also tells the names of this process and of the machine, and the program's
-   arguments. May use os/system. Invariant: a doubtful number counts as unknown, because a wrong
-   number is worse than none. Locks: none. */
+/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
+   allow, and how much of that is in use. Also tells the names of this process and of the machine,
+   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
+   because a wrong number is worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
 #include "api/api.h"
@@ -22,9 +22,9 @@ typedef struct mli_identity {
                              asked for them */
 } mli_identity;
 
-/* Reads the names of this process and, if `arguments` is 1, its arguments, which are known on Linux
-   alone. `root` is a prefix of the paths in /proc, for tests; NULL: none. It has no effect on other
-   systems than Linux. Keeps errno. */
+/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
+   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
+   NULL: none. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)

@@ -141,8 +141,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
 /* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is the last of these, or among
-   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
+   executable and the libraries that were loaded with it. The loader is one of these libraries,
+   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
+   unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -202,9 +203,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to the `size` bytes at `at`, an address in a dynamic section, or NULL if not
-   all of them are in memory. Some loaders replace the address in the file by the one in memory, and
-   some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
+   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
+   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -296,7 +297,8 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
         search->parts[part / 8] |= (unsigned char)(1u << part % 8);
     }
 }
-/* Returns 0 if no address is from `start` to `end`, both included. Else it may return 1. */
+/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
+   0, except that it may return 1 if such an address is near. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;

@@ -8,8 +8,8 @@
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
-                    it is in no module or that is not known. Recording calls use it while the host
-                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
+                    no module is known there. Recording calls use it while the host holds locks. So
+                    it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -32,12 +32,13 @@ typedef struct mli_symbol_query {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
-   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol with this name in the program and in the libraries that were loaded with
+   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
+   malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
-   between its segments it is the lowest address of the segment. `bias`, the load address, is the
-   same for all segments. It is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
+   between its segments, `start` is the lowest address of the segment that has the address. `bias`,
+   the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -64,8 +65,8 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 /* With glibc it waits for nothing if the module is never closed. Such a module is one that the
    program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
-   result is 0. */
+   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
+   that case the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);

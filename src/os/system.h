@@ -64,8 +64,8 @@ MLI_PRIVATE uint64_t mli_pid(void);
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
-   trusted. */
+   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
+   a process is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
@@ -128,8 +128,8 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
-   hook counts as in use until another thread gets it. */
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
 /* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */

@@ -27,7 +27,7 @@ enum {
     X(CAPACITY, neighbours, "neighbours", "", BYTES)                                               \
     X(CAPACITY, unaccounted, "unaccounted", "", CHANGE)                                            \
     X(CAPACITY, process, "process", "", BYTES)                                                     \
-    X(CAPACITY, rest, "", "process", BYTES)                                                        \
+    X(CAPACITY, rest, "", "unrecorded", BYTES)                                                     \
     X(CAPACITY, others, "others", "others", BYTES)                                                 \
     X(CAPACITY, age, "age_ns", "", TIME)                                                           \
     X(CAPACITY, limit, "limit", "limit", BYTES)                                                    \

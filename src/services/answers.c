@@ -99,7 +99,7 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 /* -- public -- */
 
 /* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)": a device's live bytes, live blocks, peak, and
-   largest holder by tag with its share. A device without tags gets no holder. */
+   largest holder by tag with its share. For a device without tags it writes no holder. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;

@@ -1,8 +1,8 @@
 /* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. It serves memlord_explain, memlord_summary, the log of a failed request, and the
-   verdicts of reports. Owns no state. May use the counters of books/, and services/stats. Locks:
-   the lock of one row (the counters of a device, tag or site) at a time. */
+   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
+   reports use this module. Owns no state. May use the counters of books/, and services/stats.
+   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 #ifndef MLI_SERVICES_ANSWERS_H
 #define MLI_SERVICES_ANSWERS_H
 #include "api/api.h"
@@ -29,16 +29,16 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is on another device than `dev`, which shares
-                                          its physical device */
+    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
+                                          same physical device */
     uint64_t count, named;             /* the number of holders; the number of those that are a tag
                                           or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders, by tag or by site, of the bytes on all devices of a physical device. If `phys`
-   is NULL, it lists only those on `dev`. `dev` is the number of the device that the list is for, or
-   0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -48,12 +48,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. If no holder is a tag or a site, it
-   writes nothing, unless the list is by tag and has several holders. */
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
-   moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 #endif

@@ -1,7 +1,7 @@
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
    A strategy is a list of bands. A band is a range of the percentage of a device that is in use
    (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the metric has reached it, a collection runs: the host's
+   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
    callbacks, which free memory. A phys is a physical device. May use books/limits and
    books/counters. Invariant: no threshold is crossed without a band check, although a thread may
    count up to a batch of bytes before it publishes them (adds them to the device's published
@@ -15,28 +15,29 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* When a band check is due: the margin is a batch for each thread that the ledger allows for. While
-   the published bytes are at least a margin below the threshold, no thread can cross the threshold
-   without a publication. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. Closer to the threshold than a margin, the device is "near": every call
-   checks at its end, with a sum over all threads. Freed bytes are not published. Instead each
-   thread checks each time it has freed as many bytes as the free interval of the device. Cached
-   bytes (reserved bytes less live bytes) rise as live bytes fall. Published bytes are never above
-   the live bytes, so a publication below the mark check_below comes in time, without a margin.
-   After a collection a band waits to rearm: it starts no other collection until its metric has
-   risen by an eighth of the threshold, or has fallen an eighth below the threshold. */
+/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
+   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
+   for each thread that the ledger allows for. The mark check_above lies a margin below the
+   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
+   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
+   over all threads. Freed bytes are not published. Instead each thread checks each time it has
+   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
+   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
+   are never above the live bytes. After a collection a band waits to rearm: it starts no other
+   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
+   below the threshold. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it differs from the strategy before, the bands of the device no longer wait
-   to rearm. Takes the callbacks lock, unless no strategy can be in force for the device's type. */
+   if there is one. If it is not the strategy of before, the bands of the device no longer wait
+   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device. If a collection is due, and none runs on the device yet, runs it.
-   `safe` is 1 if host code may run. */
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
@@ -44,8 +45,8 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Runs the band checks of every device of a physical device again, without collections, after a
-   change of strategies, thresholds or margins. If `phys` is NULL, it does so for all devices. */
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
 /* Widens the margins of all bands, so that they allow for all threads that exist, and a few

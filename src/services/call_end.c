@@ -59,9 +59,10 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A request of a band check is
-   cleared before the check runs, so that a later call serves a request that comes meanwhile. With
-   `asks` 1 it also asks whether fences of one queue of the device's type are done. */
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
+   cleared before the check runs. So a new request that comes during the check stays, and a later
+   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
+   type are done. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -96,10 +97,11 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 }
 
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
-   t->other_dev names. Where the system has no barrier for other threads, the addition in
-   mli_alert_barrier pairs with the one in mli_barrier_threads. Of the two threads, the one whose
-   addition is later sees what the other stored before. So after its addition this thread compares
-   its counts with the marks of its devices again, and reads the alert mask again. */
+   t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
+   system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
+   atomic addition. The thread that adds later then sees what the other thread stored before it
+   added. So this thread, after its addition, compares its counts with the marks of its devices
+   again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -135,7 +137,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets in a forked child the threads that waited, because they do not exist there. */
+/* In a forked child: forgets the threads that waited, because they do not exist there. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);

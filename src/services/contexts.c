@@ -9,10 +9,11 @@
 #include "services/scopes.h"
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
-   Otherwise it has the context that the thread was in before. The words of the host's
-   memlord_context are the number (generation) of its ledger, the handle of the record, and the
-   serial. The serial rises with each swap, so that an older copy of the words no longer matches. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
+   thread is in it, `kept` has the context that this thread was in before. The host's
+   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
+   and the serial. The serial rises with each swap, so that an older copy of the words no longer
+   matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -141,10 +142,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
-   mli_context_lock finds no record. Also returns E_STATE while the record holds another context
-   than its fibre's. It does so until the thread has left its fibres in the reverse of the order in
-   which it entered them. */
+/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
+   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
+   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -154,7 +155,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* from here on no call finds the record by an older copy */
+    record->serial++; /* from here on no call finds the record by a copy of the words */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -179,8 +180,8 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Tells the interposer of a swap. Ends in its ledger the tags and scopes of the context that the
-   thread has left, then begins those of the context that the thread is in now. */
+/* Tells the interposer of a swap. The interposer's ledger first ends the tags and scopes of the
+   context that the thread has left. It then begins those of the context that the thread is in. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;

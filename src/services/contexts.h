@@ -1,10 +1,10 @@
 /* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. Its context has its open tags and scopes, and its default tag, account, stream and
-   tickets. A thread has a context of its own, too; a swap puts the thread into another. The
-   interposer is a preloaded MemLord, with a ledger of its own. May use books/ and services/scopes.
-   Invariants: each context is in one place, which is a thread or a fibre's record; a thread's own
-   context never gets into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record;
-   cold, to make a record. */
+   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
+   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
+   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
+   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
+   record; a thread's own context never gets into another thread. Locks: context
+   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 #ifndef MLI_SERVICES_CONTEXTS_H
 #define MLI_SERVICES_CONTEXTS_H
 #include "api/api.h"
@@ -24,7 +24,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the scopes that are open in the contexts of fibres as running. */
+/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 

@@ -33,32 +33,33 @@ typedef struct mli_scope_run {
 /* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
    first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
 /* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
 /* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, it adds the base of its cell. Once it has left, its whole level at that moment
-   stays added. `enter` is 1 if the thread enters, and 0 if it leaves. Requires: the caller is the
-   thread, or the thread has ended. */
+   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
+   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
-   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
-   counted. Its change of the bytes on each device is then added to `sums`, unless `sums` is
-   NULL. */
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts a span as a member, because its context goes on there. Returns 1 if it
-   is the first member that is counted for its invocation. */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* Closes in a forked child the invocations that have no member there. */
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 

@@ -14,9 +14,9 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device is a time in which requests of neighbours run no collection callbacks for
-   it. It follows a run of the callbacks that gave nothing back. Without rests, a neighbour that
-   asks without end would keep this ledger collecting. */
+/* A device rests for a while after its collection callbacks ran and gave nothing back. While it
+   rests, requests of neighbours run no callbacks for the device. Without such a rest, a neighbour
+   that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
     uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
@@ -147,7 +147,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each device of the ledger's slot that rests. */
+/* Returns a mask in which bit k is 1 if device k of the ledger's slot rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -158,8 +158,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again, to repair what another process may have
-   overwritten. */
+/* Brings the ledger's slot up to date. Writes the whole slot and the head of the page, because
+   another process may have overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -249,9 +249,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` has
-   for each device of this ledger's slot the largest request plus 1, or 0 if no neighbour asks.
-   Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
+   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+   neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -265,9 +265,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
-   `seen` is the number of its last request. Differences of numbers are compared, because the page
-   may hold any value. Returns 1 if the other ledger waits for the answer. */
+/* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
+   `seen` is the number of the last request there. Differences of numbers are compared, because the
+   page may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -283,10 +283,10 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
     return waits;
 }
 
-/* Finds, for each device of this ledger's slot, the largest request that other ledgers have made
-   since this one last answered: see mli_request_note. seen[s] gets the number of the last request
-   in slot s, which the answer stores in answered[s]. Returns a bit for each slot whose ledger waits
-   for the answer. */
+/* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
+   the largest request for each device: see mli_request_note. seen[s] gets the number of the last
+   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
+   for each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -302,10 +302,10 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Ends the freed blocks that need wait no longer, and runs the collection callbacks, on one device
-   of a physical device after the other, until the callbacks have reclaimed `needed` bytes. With
-   `needed` 0 it goes through all devices. Returns the bytes that the callbacks reclaimed. Sets *ran
-   to 1 if a callback ran. */
+/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
+   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
+   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -337,9 +337,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
-   bit for the slot of each of them. */
+/* Publishes how many bytes were released of each device. Then publishes that the requests with the
+   numbers in `seen` are answered, and rings the bells of the ledgers that wait. `waiting` has a bit
+   for the slot of each of these ledgers. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -357,8 +357,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
-   thread at a time. It runs host code, and holds no lock meanwhile. */
+/* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
+   unless another thread does so. It holds no lock while it runs host code. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];

@@ -23,7 +23,7 @@
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -48,7 +48,7 @@ typedef struct mli_page_slot {
     uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees these */
+                         whoever reads the number also sees what `devices` has */
     uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -58,7 +58,7 @@ typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits for it as for a futex */
+                            answer to it; the ledger waits until the counter changes (a futex) */
         mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
                             while); only the slot's owner writes it */
         uint32_t unused[14];

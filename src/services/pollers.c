@@ -42,8 +42,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
-   source to sample. */
+/* Starts the poller of the physical device that a device belongs to. Does nothing if that poller
+   was started before, or if the device's type has no capacity source. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -66,8 +66,8 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
    after memlord_poller_start, all devices. If MLI_ALERT_POLLER is set, it also starts the thread
    that takes snapshots, and the one that answers the ledgers of other processes. Under
    MEMLORD_FLAG_DEFER calls start no threads, because a new thread may get its stack from the very
-   allocator that the calls come from. So while no device that wants a poller is known, it starts
-   the poller of main memory, which starts the others once their devices are known. */
+   allocator that the calls come from. So if no known device wants a poller yet, this function
+   starts the poller of main memory. That poller starts the others once their devices are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -88,8 +88,9 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
-   not start. Under MEMLORD_FLAG_DEFER calls request none, so it looks at all devices. */
+/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
+   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
+   devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -99,7 +100,7 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
    do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that need wait no longer, and writes requested reports. */
+   blocks that no longer have to wait, and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -167,7 +168,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    /* Let the pollers whose threads could not be started try again. */
+    /* Each poller whose thread could not be started gets another try. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);

@@ -57,10 +57,10 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits for at most `ms` ms until `needed` bytes have been freed at a physical device, or its
-   neighbours have released as many. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. If enough bytes have been freed already, or the system has no event left to wait
-   for, it returns at once. */
+/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
+   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
+   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
+   event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -107,8 +107,8 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call, because
-                              calls in an attempt overwrite those */
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+                              here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -144,9 +144,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. If the ledger has no
-   memory for the record, the block counts as dropped, because the caller has the storage all the
-   same. */
+/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
+   no memory for the record, the block counts as dropped. The request succeeds all the same, because
+   the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -214,7 +214,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
@@ -248,9 +248,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
-   reserved. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
+   the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;

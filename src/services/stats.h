@@ -47,22 +47,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets, in a sum over the devices of a selector, the statistics that belong to physical devices. A
-   physical device adds its statistics once, also if several of its devices are in the selector. */
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
-   if it is known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum gets the larger of the two values, or the one that is
+   known. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
-   be too low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, which has room for `cap`, and returns its new length. The
-   list is in the order of the number at offset `key` of each item, the largest first. The search
-   begins at the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
@@ -73,14 +75,14 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
-   too low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds, to a sum over all devices, what could be counted on no device: see mli_stat_lost. */
+/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -91,9 +93,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices that are not counted by thread. Levels stay, a peak becomes
-   its present level, and all others become 0. The last failed requests are forgotten. No band waits
-   to rearm any more (to start its next collection). */
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
+   requests. No band waits to rearm any more: each may start its next collection. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 #endif

@@ -77,15 +77,19 @@
     operator new it is the place that called the operator. Sites are exact, and stacks are samples
     unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
     else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
-    tables, such as that which node and Java make at run time. A stack that does not reach its root
-    begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
+    tables, such as that which node and Java make at run time. libunwind goes on there if that code
+    has frame pointers, for Java with -XX:+PreserveFramePointer. A stack that does not reach its
+    root begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
     functions never change the totals.
 
     heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
-    at the place of the realloc; here the block keeps its stack. Its flame graph has the functions
-    that are inlined at one address in the opposite order. Its stacks end at main, and show the
-    newer names of Rust as they are in the file, not demangled. A report as JSON has at most 2048
-    stacks, and says how many more there are.
+    of all bytes. Here a realloc moves the block to the stack of its call, and counts no alloc; only
+    the growth counts as allocated. While dlopen loads a library, heaptrack does not know the
+    library yet. It names no function of the library in the stacks of its constructors. Each return
+    address in them has no name in later stacks either. It does not mark a stack that is cut. Its
+    flame graph has the functions that are inlined at one address in the opposite order. Its stacks
+    end at main, and show the newer names of Rust as they are in the file, not demangled. A report
+    as JSON has at most 2048 stacks, and says how many more there are.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
     the live blocks and may free them, so they stay live in its report. Its totals, peaks and curve

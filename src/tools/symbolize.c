@@ -587,17 +587,34 @@ static int same_function(const cJSON *a, const cJSON *b) {
     const char *one = text_of(a, "function"), *other = text_of(b, "function");
     return one && other && !strcmp(one, other);
 }
+/* Does what mli_allocates_by_name in memlord.h does. */
+static int allocates_by_name(const cJSON *site) {
+    static const char *const words[] = {"alloc", "strdup", "strndup", "memdup", "operator new"};
+    const char *name = text_of(site, "function");
+    for (size_t i = 0; name && i < sizeof words / sizeof *words; i++)
+        if (strcasestr(name, words[i])) return 1;
+    return 0;
+}
+static int has_text(const cJSON *site, const char *key) {
+    const char *text = text_of(site, key);
+    return text && *text;
+}
 /* Returns the function that a site was called from in a stack, or NULL. Does what mli_caller_at in
    memlord.h does. */
 static const cJSON *caller_at(const cJSON *site, const cJSON *stack) {
+    const int library = cJSON_IsTrue(get(site, "library"));
     own_walk walk = {stack, 0, 0};
-    const cJSON *own = own_next(&walk), *caller = own;
-    if (!own || cJSON_IsTrue(get(site, "library"))) return own;
-    if (!text_of(own, "function") || !*text_of(own, "function")) return NULL;
-    while (caller && (same_function(caller, own) || same_function(caller, get(site, "site"))))
-        caller = own_next(&walk);
-    if (!caller || !text_of(caller, "function") || !text_of(caller, "file")) return NULL;
-    return *text_of(caller, "function") && *text_of(caller, "file") ? caller : NULL;
+    const cJSON *own = own_next(&walk), *first = own, *caller;
+    if (!own || (!has_text(own, "function") && !library)) return NULL;
+    while (first && !library &&
+           (same_function(first, own) || same_function(first, get(site, "site"))))
+        first = own_next(&walk);
+    caller = first;
+    if (library || allocates_by_name(own))
+        while (caller && allocates_by_name(caller)) caller = own_next(&walk);
+    if (!caller || !has_text(caller, "function") || !has_text(caller, "file")) caller = first;
+    return library || (caller && has_text(caller, "function") && has_text(caller, "file"))
+               ? caller : NULL;
 }
 /* Returns an object with the file, function and line of a site. */
 static cJSON *site_copy(const cJSON *site) {

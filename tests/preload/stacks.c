@@ -232,23 +232,36 @@ static int vforks(void) {
     return failed || !level13(10);
 }
 
-/* Calls `chain` from code that was made at run time. It has a frame pointer and no unwind table, as
-   that of node, Java and LuaJIT. */
-static int from_made_code(void) {
+/* Calls `chain` from code that was made at run time, which has no unwind table. */
+static int from_made_code(const unsigned char *code, size_t size) {
 #if defined(__x86_64__)
+    int (*run)(int (*called)(void));
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return 1;
+    memcpy(at, code, size);
+    memcpy(&run, &at, sizeof run);
+    return mprotect(at, 4096, PROT_READ | PROT_EXEC) || run(chain) || munmap(at, 4096);
+#else
+    (void)code;
+    (void)size;
+    return chain();
+#endif
+}
+/* This code has a frame pointer, as that of node and LuaJIT. */
+static int made(void) {
     static const unsigned char code[] = {0x55,             /* push %rbp */
                                          0x48, 0x89, 0xe5, /* mov %rsp, %rbp */
                                          0xff, 0xd7,       /* call *%rdi */
                                          0x5d, 0xc3};      /* pop %rbp; ret */
-    int (*run)(int (*called)(void));
-    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return 1;
-    memcpy(at, code, sizeof code);
-    memcpy(&run, &at, sizeof run);
-    return mprotect(at, 4096, PROT_READ | PROT_EXEC) || run(chain) || munmap(at, 4096);
-#else
-    return chain();
-#endif
+    return from_made_code(code, sizeof code);
+}
+/* This code has another value in the frame pointer, as that of Java has. */
+static int made_without_pointer(void) {
+    static const unsigned char code[] = {0x55,                         /* push %rbp */
+                                         0xbd, 0x08, 0x00, 0x00, 0x00, /* mov $8, %ebp */
+                                         0xff, 0xd7,                   /* call *%rdi */
+                                         0x5d, 0xc3};                  /* pop %rbp; ret */
+    return from_made_code(code, sizeof code);
 }
 
 int main(int argc, char **argv) {
@@ -260,7 +273,8 @@ int main(int argc, char **argv) {
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
                  {"files", files},         {"loader", loader},
                  {"forks", forks},       {"vforks", vforks},
-                 {"phases", phases},      {"made", from_made_code}};
+                 {"phases", phases},      {"made", made},
+                 {"made-without-pointer", made_without_pointer}};
     size_t i;
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();

@@ -1,6 +1,7 @@
 """The lists that reports derive from the books: leaks, lifetimes, stacks, capacities, and those
 that are cut after the largest."""
 
+import itertools
 from collections import namedtuple
 
 from books import Between
@@ -17,6 +18,11 @@ MISTAKES = ("unknown_frees", "implicit_frees", "freed_while_shared", "underflows
 ANOMALIES = LOSSES + MISTAKES + ("dropped_sites", "dropped_scopes", "dropped_exports",
                                  "dropped_scope_invocations", "dropped_snapshots",
                                  "dropped_events")
+
+
+def allocates(function):
+    """Whether a function's name says that it allocates for others."""
+    return any(word in function.lower() for word in (b"alloc", b"strdup", b"strndup", b"memdup", b"operator new"))
 
 
 class Group:
@@ -167,12 +173,19 @@ class Lists:
 
     def caller(self, site, stack):
         """The function that called a site in a stack: the first that is in no library, or the next
-        one if that is the site's own."""
+        one if that is the site's own. Those that allocate by their name are passed over if the site
+        does, too."""
         own = [f for p in map(self.code_site, stack.frames) for f in p.functions or [p] if not f.library]
-        if not own or site.library:
-            return own[0] if own else None
-        found = next((f for f in own if f.function not in (own[0].function, site.function)), None)
-        return found if own[0].function and found and found.function and found.file else None
+        if not own or not (site.library or own[0].function):
+            return None
+        known = lambda f: f and f.function and f.file
+        others = own if site.library else list(itertools.dropwhile(
+            lambda f: f.function in (own[0].function, site.function), own))
+        first = caller = others[0] if others else None
+        if site.library or allocates(own[0].function):
+            caller = next((f for f in others if not allocates(f.function)), None)
+        caller = caller if known(caller) else first
+        return caller if site.library or known(caller) else None
 
     def tag_lines(self):
         """All tags, and the untagged bytes of each device, the largest first."""

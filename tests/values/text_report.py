@@ -222,16 +222,16 @@ class Report:
         return device.live < device.peak // 4
 
     def growth_lines(self):
-        parts, lines = [], self.ledger.growth()
-        for device in self.by_peak:
-            fastest = {}
-            for line in lines[:20]:
+        parts, lines = [], self.ledger.growth()[:20]
+        for each in lines:
+            fastest, device = {}, each[5]
+            for line in lines:
                 if line[5] is device:
                     fastest.setdefault(line[4], line)
             site = fastest.get("sites")
             site = site if site and site[6] else None
             most = fastest.get("tags") or site or fastest.get("devices")
-            if not most or self.ended(device):
+            if most is not each or self.ended(device):
                 continue
             rate, first, _, _, kind, _, row = most
             part = Part(device.name, "it grows", rate)
@@ -247,8 +247,21 @@ class Report:
             if kind == "tags" and site:
                 part.site = site[6].subject
                 part.text += ", %s of it at %s" % (share(site[0], rate), site_name(part.site))
+            if site:
+                part.text += self.called(site[6], 1)
             parts.append(part)
         self.verdict("growth", parts)
+
+    def called(self, row, column):
+        """The function that a site got most of its bytes for, of those in a column of its callers."""
+        found = self.ledger.callers(row) if row else []
+        total, most = sum(c[column] for c in found), max(found, key=lambda c: c[column], default=None)
+        if not most or most[column] <= total // 2:
+            return ""
+        return ", %s %s" % ("mostly from" if most[column] < total else "from", site_name(most[0]))
+
+    def row_of(self, site, device):
+        return next((r for r in self.ledger.sites if r.device is device and r.subject is site), None)
 
     def leak_line(self):
         found = self.ledger.leaks()
@@ -283,14 +296,17 @@ class Report:
                 continue
             part = Part(device.name, bytes_text(device.peak))
             tags = held.tags if held and [tag for tag, _ in held.tags] != [None] else []
+            tags = tags if max([count for _, count in tags], default=0) >= (held.bytes // 100 if held else 0) else []
+            sites = held.sites if held and held.sites and held.sites[0][1] >= held.bytes // 100 else []
             if tags:
                 part.tag, count = max(tags, key=lambda t: t[1])
                 part.text += ", %s %s" % ("untagged" if part.tag is None else "tag " + name(part.tag),
                                           share(count, held.bytes))
-            if held and held.sites:
-                part.site, count = held.sites[0]
+            if sites:
+                part.site, count = sites[0]
                 part.text += ", site %s %s" % (site_name(part.site), share(count, held.bytes))
-            if (tags or held and held.sites) and held.bytes < device.peak - device.peak // 64:
+                part.text += self.called(self.row_of(part.site, device), 4)
+            if (tags or sites) and held.bytes < device.peak - device.peak // 64:
                 part.text += " of " + bytes_text(held.bytes)
             part.text += "; %s left" % bytes_text(device.live)
             parts.append(part)
@@ -302,6 +318,7 @@ class Report:
             part = self.holders_of(device)
             if part.text:
                 part.text += " of " + bytes_text(device.live)
+                part.text += self.called(self.row_of(part.site, device), 1)
                 parts.append(part)
         self.verdict("holders", parts)
 
@@ -323,11 +340,12 @@ class Report:
         if device.arena > held:
             where, held, largest = "(arena)", device.arena, Arena
         part, parts = Part(device.name, "", live), []
-        arena = by_tag and by_tag[0][0] == "arenas"
-        if len(by_tag) > 1 or arena or (by_tag and ledger.tags):
+        tells = by_tag and by_tag[0][1] >= live // 100
+        arena = tells and by_tag[0][0] == "arenas"
+        if tells and (len(by_tag) > 1 or arena or ledger.tags):
             parts.append("%s %s" % (by_tag[0][0], share(by_tag[0][1], live)))
             part.tag = by_tag[0][2]
-        if held and not (arena and where == "(arena)"):
+        if held and held >= live // 100 and not (arena and where == "(arena)"):
             parts.append("site %s %s" % (where, share(held, live)))
             part.site = largest
         part.text = ", ".join(parts) if live and not self.ended(device) else ""
@@ -457,7 +475,7 @@ class Report:
     def capacity(self, most):
         if not self.capacities:
             return
-        self.put("capacity", "", "capacity           total        free        self     process"
+        self.put("capacity", "", "capacity           total        free        self  unrecorded"
                  "      others       limit        held")
         for line in self.capacities[:most]:
             text = padded(str(line.physical.device), 12)
@@ -588,6 +606,8 @@ class Report:
                 -line.unaccounted)
         else:
             text += " + unaccounted " + bytes_text(line.unaccounted)
+            if line.unaccounted and line.processes:
+                text += " (others hold %s)" % bytes_text(line.others)
         if line.age is not None and line.age > 10 ** 9:
             text += ", sampled %s ago" % ns_text(line.age)
         self.put("balance", text)

@@ -88,6 +88,18 @@ static int tame_libunwind(void *start) {
     return 1;
 }
 
+/* Returns 1 if a module contains an address. */
+static int module_has(struct dl_phdr_info *module, size_t size, void *address) {
+    const uintptr_t at = (uintptr_t)address - module->dlpi_addr;
+    int i, has = 0;
+    (void)size;
+    for (i = 0; i < module->dlpi_phnum && !has; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        has = p->p_type == PT_LOAD && at - p->p_vaddr < p->p_memsz;
+    }
+    return has;
+}
+
 /* Walks the stack of this thread. Returns 1 if the walk ends at the root, which is the function
    that the thread began with. Returns 0 if it cannot go on before. */
 static __attribute__((noinline)) int walk_to_root(size_t most) {
@@ -99,9 +111,10 @@ static __attribute__((noinline)) int walk_to_root(size_t most) {
     return more == 0;
 }
 
-/* Returns 1 if a stack whose outermost return address is this one ends at its root. Keeps the
-   answers, because few addresses are the outermost: a word is an address times 2, plus 1 if the
-   stack ends at its root. */
+/* Returns 1 if a stack whose outermost return address is this one ends at its root. No root is in
+   code that was made at run time. libunwind reports a root there if the code has another value in
+   the frame pointer. Keeps the answers, because few addresses are the outermost: a word is an
+   address times 2, plus 1 if the stack ends at its root. */
 #define ENDS_KNOWN 64
 static int ends_at_root(void *outermost, size_t count) {
     static uintptr_t known[ENDS_KNOWN];
@@ -109,7 +122,9 @@ static int ends_at_root(void *outermost, size_t count) {
     uintptr_t *slot = &known[(address >> 1 ^ address >> 7) % ENDS_KNOWN];
     uintptr_t was = __atomic_load_n(slot, __ATOMIC_RELAXED);
     if ((was & ~(uintptr_t)1) != address) {
-        was = address | (uintptr_t)walk_to_root(count + 8); /* 8 more for this library's frames */
+        was = address | (uintptr_t)(dl_iterate_phdr(module_has, outermost) &&
+                                    walk_to_root(count + 8)); /* 8 more for this library's
+                                                                 frames */
         __atomic_store_n(slot, was, __ATOMIC_RELAXED);
     }
     return (int)(was & 1);

@@ -140,9 +140,9 @@ static void name_lost_stacks(void) {
    two profiles differ. */
 static void label_names(int on) {
     char labels[sizeof notes + 80];
-    if (!names_are_left) return;
+    if (!names_hint) return;
     (void)snprintf(labels, sizeof labels, "%s%s%s", notes, *notes ? "; " : "",
-                   "MEMLORD_SYMBOLS=1 names the function and line of each place");
+                   names_hint);
     (void)memlord_labels_set(lord, on ? labels : *notes ? notes : NULL);
 }
 

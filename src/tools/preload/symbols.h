@@ -37,6 +37,22 @@ static struct {
                                     where it is installed; "" before find_symbolize */
 } symbolize;
 
+static void find_symbolize(void) {
+    static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
+    char here[PATH_MAX], *end;
+    size_t i;
+    if (symbolize.path[0][0] || !symbolize.library || !realpath(symbolize.library, here)) return;
+    end = strrchr(here, '/');
+    if (end) *end = 0;
+    for (i = 0; i < 2; i++)
+        (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
+}
+
+static int symbolize_is_there(void) {
+    find_symbolize();
+    return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
+}
+
 /* Notes at the start what symbolize needs later. */
 static void begin_symbolize(void) {
     struct timespec t;
@@ -47,17 +63,8 @@ static void begin_symbolize(void) {
     if (dladdr(&symbolize, &own) && own.dli_fname)
         symbolize.library = own.dli_fname[0] == '/' ? own.dli_fname
                                                     : realpath(own.dli_fname, symbolize.resolved);
-}
-
-static void find_symbolize(void) {
-    static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
-    char here[PATH_MAX], *end;
-    size_t i;
-    if (symbolize.path[0][0] || !symbolize.library || !realpath(symbolize.library, here)) return;
-    end = strrchr(here, '/');
-    if (end) *end = 0;
-    for (i = 0; i < 2; i++)
-        (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
+    if (number_of(PREFIX "SYMBOLS") == 1 && !symbolize_is_there())
+        complain(PREFIX "SYMBOLS", "has no effect: symbolize is not there (make build/symbolize)");
 }
 
 /* __cxa_demangle of the program's C++ library, or NULL if the program has none. */
@@ -300,26 +307,25 @@ static int can_name_more(void) {
     return 0;
 }
 
-static int names_are_left; /* 1: MEMLORD_SYMBOLS=1 would name places that have no name yet */
-
-static int symbolize_is_there(void) {
-    find_symbolize();
-    return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
-}
+static const char *names_hint; /* how to name places that have no name yet; NULL: no more can be */
 
 /* Names the places that the report lists first. `run` is 0 if symbolize must not run, 1 if it must,
-   and 2 if it runs only where that is worth the time. If `tells` is 1, finds out whether the report
-   can say how to name more. The program may have a handler of SIGCHLD, or may want no children to
+   and 2 if it runs only where that is worth the time. If `tells` is 1, finds out how the report's
+   reader can name more. The program may have a handler of SIGCHLD, or may want no children to
    wait for, so it must not see symbolize. */
 static void name_places(unsigned long run, int tells) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
+    const int there = symbolize_is_there();
     struct sigaction plain, before;
     memcpy(&demangle, &found, sizeof demangle);
-    tells = tells && run && !asks;
+    tells = tells && run && !(asks && there);
     if (!found && !asks && !tells) return;
     collect_places();
-    names_are_left = tells && can_name_more() && symbolize_is_there();
+    names_hint = NULL;
+    if (tells && can_name_more())
+        names_hint = there ? "MEMLORD_SYMBOLS=1 names the function and line of each place"
+                           : "make build/symbolize, to name the function and line of each place";
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     if (!asks || ask.count == ask.asked || (run != 1 && !can_name_more())) return;
