@@ -199,12 +199,12 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
+    const unsigned char *of = s->of, *end = of + groups->room;
     uint64_t noted = 0;
-    size_t i;
-    for (i = 0; i < groups->room; i++) {
-        if (s->of[i] != number) continue;
-        mli_leak_site_note(s, number, &groups->at[i]);
-        noted += groups->at[i].blocks;
+    while ((of = (const unsigned char *)memchr(of, (int)number, (size_t)(end - of))) != NULL) {
+        const mli_leak_group *group = &groups->at[of++ - s->of];
+        mli_leak_site_note(s, number, group);
+        noted += group->blocks;
     }
     if (noted != line->blocks) /* some blocks of the site are in no group */
         line->devices = line->tags = line->scopes = 0;

@@ -80,7 +80,7 @@ MLI_LISTS(MLI_X)
 static const struct {
     unsigned short at; /* the member's offset */
     unsigned char list, kind;
-    char key[17], heading[10]; /* arrays, because a pointer would have to be relocated */
+    char key[17], heading[11]; /* arrays, because a pointer would have to be relocated */
 } mli_list_columns[] = {
 #define MLI_X(list, member, key, heading, kind) \
     {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind, key, heading},
