@@ -7,6 +7,9 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/text.h"
+#include "reports/capture.h"
+#include "reports/growth.h"
+#include "reports/leaks.h"
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
