@@ -167,12 +167,11 @@
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
               sample repeatable. A block keeps its stack until it ends, also when it moves; only a
               realloc samples it again. Reports say what each stack held at the peak of its device.
-              TEXT has the largest stacks.
-              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
-              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
-              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
-              to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of the site, and all blocks of a
+              TEXT has the largest stacks. JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. TEXT and JSON show the estimates of a sample. PPROF,
+              FOLDED and HEAPTRACK divide the exact numbers of each site over its stacks, in
+              proportion to the samples, so that they add up to the ledger. A stack gets at most 4
+              times what its samples stand for. The other blocks of the site, and all blocks of a
               site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
               sampled blocks, and the events of their allocs, with their stacks. It shows all other
               blocks and events with their sites.
@@ -428,9 +427,9 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next. A child that a callback forks on a
-    thread of MemLord's goes on as that thread when the callback returns: the callback calls
-    exec or _exit in the child.
+    and a signal handler may call them with an exec next. If a callback forks on a thread of
+    MemLord's, it must call exec or _exit in the child, because the child would otherwise go on as
+    that thread when the callback returns.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
@@ -503,10 +502,10 @@
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
-    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
-    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
-    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
-    own.
+    report is written the ledger takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a
+    stack more, and for FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for
+    each stack of a site, and for each combination of one of these with a tag and a scope. Reports
+    show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call
@@ -736,10 +735,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -802,9 +801,9 @@ typedef struct memlord_clock {
    such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
    says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
    unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -882,8 +881,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would report a change that is only
-           half made as a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
@@ -1101,16 +1100,16 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- fences: memory that the device still uses --
    A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
    frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
-   A failed fence counts as done, and in fence_failures. Fences are polled by memlord_retire,
-   memlord_gc_poll, memlord_free_deferred and the pollers of devices, and by memlord_alloc_retry
-   before each further attempt. Each of these looks at every queue of the device type. Besides, an
-   alloc or a free polls up to four fences of one queue of its device type. After a `done` that
-   returned 0, allocs and frees leave the queue alone for a while. The while doubles with each
-   further 0, up to 256 calls or 10 ms (one call in eight reads the clock). Pending blocks make no
-   call on another device type slower. The fences of one device and queue are polled in the order of
-   the frees. So a block waits for the blocks of its queue that were freed before it, and a slow
-   queue holds up only itself. A host whose streams wait for each other's events needs no fences: it
-   calls memlord_free. */
+   A failed fence counts as done, and in fence_failures.
+   Fences are polled by memlord_retire, memlord_gc_poll, memlord_free_deferred and the pollers of
+   devices, and by memlord_alloc_retry before each further attempt. Each of these looks at every
+   queue of the device type. Besides, an alloc or a free polls up to four fences of one queue of its
+   device type. After a `done` that returned 0, allocs and frees leave the queue alone for a while.
+   The while doubles with each further 0, up to 256 calls or 10 ms (one call in eight reads the
+   clock). Pending blocks make no call on another device type slower.
+   The fences of one device and queue are polled in the order of the frees. So a block waits for the
+   blocks of its queue that were freed before it, and a slow queue holds up only itself. A host
+   whose streams wait for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
@@ -1154,10 +1153,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    the return address of the function that it is in. `file` is the module and the offset in it, such
    as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
-   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module is then loaded there, the address
-   gets a new site. The result is never NULL, and lives until destroy.
+   Windows and macOS.
+   MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
+   as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
+   site stays as it was. If another module is then loaded there, the address gets a new site. The
+   result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1257,12 +1257,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
-   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
-   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. The estimates have no bias, except the peak, which is too high on average. Each run,
-   process and ledger takes another sample, unless stack_seed of memlord_desc makes the sample
-   repeatable. So the errors average out over runs. A forked child takes another sample than its
-   parent.
+   numbers are exact.
+   Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n / stack_bytes), and
+   counts as one divided by that probability. Then all numbers but `samples` are estimates. The
+   estimates have no bias, except the peak, which is too high on average. Each run, process and
+   ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. So
+   the errors average out over runs. A forked child takes another sample than its parent.
    A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
    growth of the block as allocated. After dlclose another module may be loaded at the address of a
    frame. The site of the frame stays, and memlord_site_place tells the module that was there
@@ -1804,10 +1804,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
-   overrides the interval. A poller also starts by itself when a device is used that has all three:
-   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
-   read a capacity.
+   overrides the interval.
+   A poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples the devices whose latest sample is too old, and so do the functions that read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -1861,14 +1861,15 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
-   physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
-   memory, each tag and site comes with its device. The line also has the bytes of the tags and
-   sites that it does not list, how many requests failed on this device before, how many bytes the
-   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   physical device.
+   The line has the limit, the capacity, the tickets, other processes, and the largest tags and
+   sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
+   and site comes with its device. The line also has the bytes of the tags and sites that it does
+   not list, how many requests failed on this device before, how many bytes the neighbours on the
+   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
+   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
+   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
+   most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1941,14 +1942,14 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. These allocs are
-   recorded even if they exceed the account's limit; `refused` then counts them. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as a request
-   over the device's limit does. A ticket also holds bytes of the account, until an alloc uses these
-   up or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means no account. A resized block is charged its
-   new bytes. A move to another device ends the charge; the block on the new device is charged as an
-   alloc there is. Arenas are not charged.
+   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
+   memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
+   E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
+   until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
+   until the next call of this function or the end of the thread. The account 0 means no account.
+   A resized block is charged its new bytes. A move to another device ends the charge; the block on
+   the new device is charged as an alloc there is. Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
            account as before.
    Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
@@ -1982,9 +1983,10 @@ typedef struct memlord_alloc_opts {
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
    any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too. A ticket that is closed, or of another physical device, is
-   taken as 0. So is an account that is closed, or of another device. The alloc is then recorded
-   with the thread's own tickets or account, `refused` counts it, and the result is MEMLORD_OK.
+   account that is to be charged, too.
+   A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
+   closed, or of another device. The alloc is then recorded with the thread's own tickets or
+   account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
@@ -2167,8 +2169,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
-   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would exceed the limit, memlord_alloc_retry first retires and collects once
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not.
+   If the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
@@ -2250,10 +2252,11 @@ enum {
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
-   if that is more. With a page (memlord_pressure_open) it is the pressure of all processes on the
-   page: the bytes in use are at least the sum of what these processes hold, and an emergency of one
-   of them is an emergency of all. The limit is that of this process alone. Where the capacity is
-   not known, the limit takes its place. */
+   if that is more.
+   With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
+   use are at least the sum of what these processes hold, and an emergency of one of them is an
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2283,9 +2286,10 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
    processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
    Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
-   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
-   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
-   its name, within the interval of pollers, and logs a warning.
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0.
+   A forked child joins again by the name at its first call; if it cannot, it works alone. If the
+   file of a page is removed, the ledger joins again by its name, within the interval of pollers,
+   and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -2303,13 +2307,13 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
-   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
-   The rest ends early when the device's live bytes have changed by more than an eighth.
-   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
-   before each pause.
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
+   A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain says how
+   many neighbours rest. memlord_alloc_retry asks the neighbours by itself before each pause.
    Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
            page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
            or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
@@ -2326,7 +2330,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -2344,15 +2348,16 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* The token of a scope, by which other threads work in that scope. A thread adopts the token when
    it begins such work, and returns the token when it is done. In between the thread is in the
-   scope: its blocks remember the scope, and scopes that it begins are inside. The work of all
-   threads is one invocation. The invocation ends when the last thread has left the scope. Its delta
-   is the sum over all threads. Its time runs from the begin of the scope to the last end. Its peak
-   is the highest sum over all threads. The peak is never too high, too low by at most a
-   counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported
-   one do not include what other threads did. Any number of threads may have a copy of the token,
-   and adopt it until the exporting thread ends the scope. If a thread that has adopted the token
-   exports the scope, too, it gets the same token. A thread that has adopted the token stays in the
-   scope until it returns the token, even after the exporting thread has ended the scope. */
+   scope: its blocks remember the scope, and scopes that it begins are inside.
+   The work of all threads is one invocation. The invocation ends when the last thread has left the
+   scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
+   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
+   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
+   exported one do not include what other threads did.
+   Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
+   the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
+   A thread that has adopted the token stays in the scope until it returns the token, even after the
+   exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -2441,9 +2446,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -2452,26 +2458,27 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all. The ledger keeps up to 255
-   snapshots, spread over the whole run. For a further snapshot it drops the one whose neighbours
-   are closest in time, and counts that drop. It keeps the first and the last snapshot, and those in
-   which a device, or all devices together, held most. It drops a checkpoint only when it can drop
-   nothing else.
+   and sites of each device, and the ten largest blocks of all.
+   The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
+   the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
+   last snapshot, and those in which a device, or all devices together, held most. It drops a
+   checkpoint only when it can drop nothing else.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
            After E_NOMEM reports count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
-   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed. With this flag only checkpoints have blocks, and the interval
-   grows with the ledger's life, so that all snapshots fit. The time is that of the ledger's clock.
-   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
-   or the interval changes, the thread notices within a second.
+   with a snapshot of its own, which is not kept.
+   Without threads memlord_gc_poll takes the snapshots that are due. With
+   MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots that are due, if much has
+   changed. With this flag only checkpoints have blocks, and the interval grows with the ledger's
+   life, so that all snapshots fit. The time is that of the ledger's clock. While a clock that the
+   host has set stands still, no snapshot is taken. If the clock runs ahead, or the interval
+   changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -2529,7 +2536,7 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 
    one ring, and a later start goes on in it.
    Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
            E_NOMEM.
-   Cost:   one branch a call when off. */
+   Cost:   one branch a call while events are off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
 /* Stops the writing of events. The ring can still be read.
@@ -2643,9 +2650,9 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
    The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
-   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
-   export. It may start its own export, with a path and labels of its own.
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of the samples in
+   the file. The end of the process saves nothing, so call memlord_export_stop first. A forked child
+   does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
            be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
@@ -2671,16 +2678,17 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So the tags and
-   scopes apply to every malloc. The two ledgers stay apart. When a thread leaves a context, the
-   open tags and scopes of the context end in the library's ledger. When a thread enters a context,
-   they begin there. So the library's ledger counts one invocation of a scope each time that the
-   context of the scope runs. An end applies to the innermost tag or scope of the library's ledger,
-   whichever ledger of the program began that. So if a program swaps the contexts of its fibres in
-   two ledgers, it should open tags and scopes in only one of the two. Default tags and adopted
-   scopes stay in the program's ledger. A tag or a scope that is open when its ledger is destroyed
-   stays open in the library's. The first ledger of the process looks for the interposer, on Linux.
-   Without LD_PRELOAD in the environment, and in static programs, it
-   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
+   scopes apply to every malloc. The two ledgers stay apart.
+   When a thread leaves a context, the open tags and scopes of the context end in the library's
+   ledger. When a thread enters a context, they begin there. So the library's ledger counts one
+   invocation of a scope each time that the context of the scope runs. An end applies to the
+   innermost tag or scope of the library's ledger, whichever ledger of the program began that. So if
+   a program swaps the contexts of its fibres in two ledgers, it should open tags and scopes in only
+   one of the two. Default tags and adopted scopes stay in the program's ledger. A tag or a scope
+   that is open when its ledger is destroyed stays open in the library's.
+   The first ledger of the process looks for the interposer, on Linux. Without LD_PRELOAD in the
+   environment, and in static programs, it finds none. An interposer of another size or version, or
+   with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -2721,9 +2729,9 @@ enum {
    uninstall.
    MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
    five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
-   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
+   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
+   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
    table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
@@ -2765,8 +2773,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
-   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
+   the record is the identity of the scope. When the ledger first sees a record, it copies the
+   strings. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
@@ -2899,11 +2908,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the place that called the function you are in: memlord_site_at of its return address. This
-   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
-   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
-   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
-   only. */
+/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
+   return address of the function that the macro stands in. This site has no line. To have the file
+   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
+   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
+   its own, so mark it noinline. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -3358,9 +3367,9 @@ namespace mlord {
 MLI_WAY {
 
 /* Passes every request on to another memory resource, and records the memory that it gets, on a
-   device. A block's site is the code that called allocate. Without optimisation this code is an
-   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
-   outlive the resource. */
+   device. A block's site is the code that called allocate. If the program is compiled without
+   optimisation, that code is a function of the C++ library. Frees have no site. Requires: the
+   ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3674,9 +3683,9 @@ typedef struct mli_image {
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
     const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address. `start` is its first address and `end` the address behind
-       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
-       known. */
+    /* The segment that has the address. `start` is the first address of the segment, and `end` the
+       address behind the segment, both as in the file. `offset` is the place of the segment in the
+       file. `end` is 0 if the segment is not known. */
     struct {
         uint64_t start, end, offset;
     } segment;
@@ -3826,8 +3835,8 @@ MLI_PRIVATE uint64_t mli_pid(void);
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
-   trusted. */
+   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
+   a process is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
@@ -4393,7 +4402,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 /* -------------------------------------------------------------------------- src/os/machine.c -- */
 
-/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+/* Copies the last part of a path, cut to fit. The path has n bytes, and need not end with a 0. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
     const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
@@ -4555,9 +4564,10 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
-   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes how much memory the process may have, from the memory of the machine and the limits of
+   the process's cgroup and of all cgroups above it. *total is the lowest of these limits. *left is
+   the least that any of them leaves. `root` is the length of the prefix cpu->root in cpu->path.
+   Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -5655,8 +5665,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
-                           totals */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
+                           totals of the invocation */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
@@ -6031,8 +6041,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
+                          unpublished bytes of so many threads */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6061,7 +6071,7 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; guarded by the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -6127,7 +6137,8 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
+                                     lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -6202,7 +6213,8 @@ enum { /* values of mli_process.started */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. Its valid initial state is all zeros. */
+/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
+   valid. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
@@ -6210,7 +6222,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
-    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -6219,7 +6231,7 @@ typedef struct mli_process_state {
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
-                                until it is saved; NULL: none; under the registry lock */
+                                until it is saved; NULL: none; guarded by the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -6244,7 +6256,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of one ledger's logger that the thread is in. */
+/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -6528,7 +6540,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
-   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
+   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -8339,8 +8351,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 }
 
 /* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records has ended, or was the calling thread before its thread-local storage was freed. The next
-   sweep frees these records. */
+   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
+   since. The next sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -9536,10 +9548,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -9624,7 +9636,7 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
@@ -9648,10 +9660,10 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
@@ -10126,7 +10138,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -10843,8 +10855,8 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
-   and the ledger's own allocator makes the call. */
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
@@ -11551,8 +11563,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;
@@ -14027,8 +14039,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
@@ -14747,8 +14759,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
-                                                    ring meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14790,8 +14802,8 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
    shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
-   enters no shard while it holds the lock. */
+   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   shard, and enters no shard while it holds the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
@@ -14905,8 +14917,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
+   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -15154,8 +15166,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the call that runs a fence's
-                                                                    function drops the fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
+                                                                    fence's function, drops the
+                                                                    fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15656,9 +15669,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
-   another. */
+/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
+   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
+   the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16906,7 +16919,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
@@ -17257,8 +17270,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -18293,7 +18306,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the thread record that the call counts on */
-    uint32_t dev;         /* the number of the device whose block the call records */
+    uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
@@ -29769,18 +29782,14 @@ MLI_LISTS(MLI_X)
 static const struct {
     unsigned short at; /* the member's offset */
     unsigned char list, kind;
+    char key[17], heading[10]; /* arrays, because a pointer would have to be relocated */
 } mli_list_columns[] = {
 #define MLI_X(list, member, key, heading, kind) \
-    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind, key, heading},
     MLI_LIST_COLUMNS(MLI_X)
 #undef MLI_X
 };
 #define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
-static const char mli_list_texts[] = "" /* the key and the heading of each column */
-#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
-    MLI_LIST_COLUMNS(MLI_X)
-#undef MLI_X
-    ;
 
 typedef struct mli_column {
     size_t next; /* the index of the column after this one */
@@ -29793,10 +29802,10 @@ typedef struct mli_column {
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;
-        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
-        c->heading = c->key + strlen(c->key) + 1;
-        c->kind = mli_list_columns[i].kind;
         if (mli_list_columns[i].list != list) continue;
+        c->key = mli_list_columns[i].key;
+        c->heading = mli_list_columns[i].heading;
+        c->kind = mli_list_columns[i].kind;
         if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
         return 1;
     }
@@ -30716,7 +30725,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-bYo90vCILdgjD3E3g3+pHfgxVkJg9XS/Oyvmdm/aYSM='; script-src 'sh"
-    "a256-hTkZSlVOWP4kCSbteVYZvwcfgA952jFxFIc2yxFH1uM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-E+ONlmaKRtrPkV8Yw4xv+ZtfuHA9/Psg/iZTjTas4mo=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -30750,7 +30759,7 @@ static const char mli_html_tail[][506] = {
     "ontent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textConten"
     "t=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
-#define MLI_HTML_PACKED 39422 /* the bytes that mli_html_packed holds */
+#define MLI_HTML_PACKED 39443 /* the bytes that mli_html_packed holds */
 static const uint64_t mli_html_packed[] = {
     0x78dab4bd7b7fdb36, 0xd236fcfcdd4f21ab, 0x5d2f19418a64c76e, 0x4299d69ba6e9f694,
     0x439bb4e9aeaa3ba1, 0x25ca664c935a92f2, 0xa1b2befb3bd70c00, 0x82b29cf6eef37b36,
@@ -30916,10 +30925,10 @@ static const uint64_t mli_html_packed[] = {
     0xbda8ddc2a37e518f, 0x266b82373de1dc71, 0x568308f8bc9daa97, 0xe665757b3bd5c3f5,
     0x7777a7bd655642e4, 0xf6e4737df325e002, 0x09f5d18d177506dc, 0x60eaf5091486d2ff,
     0x2523cb7759f5582a, 0xd1b4f96a6e30c8cb, 0xdc218f5ff1a22b8c, 0x4dcdc25f4b9a3020,
-    0x774680ae2ef53c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
-    0x51858fcedcfbea8a, 0x01f0b29ea69466e7, 0x92278731288dabd6, 0xabb03f7c7544dd1e,
+    0x774680aeaef43c50, 0x577ff19af8aa07f1, 0x9130cd20cdeeeea9, 0xf79191914aa4595f,
+    0x51858fcedcfbea92, 0x01f0aa9ea69466e7, 0x8a278731288dabd6, 0xabb03f7c7544dd1e,
     0xbeea740cbc7c0ced, 0x97467346da198d8c, 0x6ec7afa8ef41345c, 0xd245f891eac0e2db,
-    0xea8fa2e0a3ba1aa3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a4266652afcc,
+    0xea8fa2e0a3ba1ca3, 0x74d20dbf8abd4abd, 0xf2d700a1696fb12c, 0xcff4a42666522fcd,
     0x506dcf5e51a76856, 0x83467d02da6c66de, 0x318b753cd8dde5de, 0x31b51a4dc7e64177,
     0x30e999f6edfadc84, 0x02f0f93c58aa382a, 0xd29b60aac15e61d6, 0x0494ecd49ba98c46,
     0x1fd8f6d1fa6255ae, 0xcb0f419ba6b53d51, 0x2cb9dcd77b75969c, 0x9e050315c1c7453d,
@@ -30934,39 +30943,39 @@ static const uint64_t mli_html_packed[] = {
     0x9f163cfcb589ae7f, 0x78defb98fafaaaa3, 0xbbdad5d51fea96f5, 0xfded2d4d519fe669,
     0x981278bed4702644, 0x8ae8e93350f434ee, 0xd04bf264fc2c9e74, 0x899e3ef848d849fc,
     0x6f2722faa60122d1, 0x90340ddd19edc14e, 0x41f32170aa96e154, 0x4f8a00f19c803832,
-    0x6c0554706a198acc, 0xd44de729e0f5329c, 0xe9e6afb024abf971, 0xd8dfdd9d1f65bbbb,
+    0x6c0554706a198acc, 0xd44de729e0f52a9c, 0xe9e62fb124abf971, 0xd8dfdd9d1f65bbbb,
     0xa93757cb7a929ed6, 0x9334ef0c303d4f8f, 0xecc4dea88cee69a6, 0x525aaca93f5cf2ba,
     0x4db97d22d3376bdb, 0xcc0d21d2cd110d6f, 0x7757f7ef6672145e, 0x10471bded433fd14,
-    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf2088ca6, 0xe3b297cfe9c1a4ee,
-    0x5c5d26239c75c2a7, 0x6a767c492fa233a6, 0x6734cf7a7eaf3c07, 0x3e2a9042010f6243,
+    0xc42d2290502feb81, 0xdc10523d25f07e79, 0x3cdfddbdf4088ca6, 0xe3b297cfe9c1a4ee,
+    0x5c5d26239c75c2a7, 0x6a767c452fa233a6, 0x6734cf7a7e2f3d07, 0x3e2a9042010f6243,
     0x2ad122c64916024f, 0x7c11d3e206e47709, 0x9babe3feededcebf, 0x88ab8dc1592781ae,
     0x32ae481a1bbdef49, 0xca830a58e9be7a3c, 0xa067f064a29abf12, 0x5cd997fc49f09ed1,
-    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xcbca7bab068f69c8,
+    0xa59634cf334fcfce, 0x8ad43d7a46745b41, 0x2e0faa75f896a4c9, 0xabca7bab068f69c8,
     0x19a40a1737f390ca, 0xbb4432c379789c77, 0xe70f2b26280f3c14, 0xefed75078f68a8e1,
     0xdbde344ed332249a, 0xf05661b484a6896e, 0xe26136fcbef24af5, 0x96a03aaf818238f0,
-    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc4b752588bd, 0x3c8998345c3dc814,
+    0x70deedb68efb43b3, 0x74b32d60ba924682, 0x62adbc2b752988bd, 0x3c8998345c3ec814,
     0xfdd79983ef6f0352, 0x470c1dd3db135add, 0xf1fb1efb9ba9c144, 0x8d4f3222bf73c2b7,
-    0xc9c42f79d6de6043, 0x2ebc5465ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
-    0xa734778cd0f4c1c8, 0x234a74a5062aefe2, 0xb273058154daf5fc, 0xf56546b310630eb4,
+    0xc9c42f79d6de6043, 0x2ebc5265ef243e4d, 0xb2d7b4be1e41c21d, 0x6a71734cc05ed247,
+    0xa734778cd0f4c1c8, 0x234a74a9062aefe2, 0xb273098154daf5fc, 0xf55546b310630eb4,
     0x60157e47b3551145, 0x8610e66d52635a61, 0x524221a4b2b222b6, 0x5d520140f15b6dbf,
     0xf3c293a520ac3d0e, 0xa50b80a7f4886e98, 0xe612d8ba637adf4b, 0xb2f38d7195bda898,
     0x926c1d99b6d43ead, 0xd29775a7d532a64e, 0xcbab53f50789278f, 0x941eee9ed2dfe912,
     0x758aa39254acb7f1, 0x35104417effb75bb, 0xddc1c0af0532c69a, 0x457ee5ed89e0338d,
     0x93545029cd4ff7f4, 0x3b0f1ff9be0b2ecb, 0xe1fc289447c37927, 0x5cfaba6becc9fec2,
     0xa355d49370489fa5, 0xbb36bb89b4fde10b, 0xa9871d5d5d45e59d, 0xde81e93edfe06551,
-    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0xa5e58ae875168ebb,
+    0xd776c2107c6e77f7, 0x453d72ac9379eeab, 0xbdbd8d82dcafb9e2, 0x95e58ae875168ebb,
     0x4f54f7c9c4912272, 0x36bdf460fab1bc33, 0x6250c835ff48c297, 0xcb8b139227f35e9e,
     0x5f30f7daf1a223e9, 0xfbed6d74ac7b4e97, 0xdd6c9c4c8ef6498b, 0xc24518114faf579c,
     0x5f2732c1595adef7, 0xe09743cf9df577b0, 0xa350296307adafbc, 0xd60fba5f12866cdc,
-    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace6529734294,
+    0xf6f56df7cb003843, 0xac2cc9e2b73949de, 0x852a3ba93f8c0db4, 0x3b7ace5529734294,
     0x5e8f372718050122, 0xb29237e8cdd0cc2a, 0xf1cb585d300d5020, 0xf10678127ad0e0fe,
     0xce4274df6a21a0af, 0x344132242822a24c, 0x24c9945a02923c88, 0x14fdd7892038ccc2,
-    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353974408,
-    0x669d4bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
+    0xe31991e8d9e8857c, 0x81f7683d92d283f6, 0xefcbbdfe60bf4d68, 0x5a583a3353574408,
+    0x669d2bb08a25cbf1, 0x11e12c7ecd98b0c9, 0x00a5b280a1b12406, 0x6b1405fa54319e4d,
     0x08d648af046ba782, 0xf117b1a75fa4476a, 0xef102a9b876afec4, 0x27dd5c8ddbb0b7b6,
     0xa970ea4f48d20d3f, 0xc69e19bbf230495d, 0x9930ffe120def787, 0x7fc4202fa1c0f3a8,
     0x31530156033c5a11, 0x33fd2626b6dc0e5a, 0xedced2f465d6fb98, 0x13536b139df1f5a5,
-    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a570d2577c5, 0xbb2f3f8ac7bae29b,
+    0xc2b5fa97e7c0faab, 0x8af88a5d30367360, 0x90cd4a970d2577c5, 0xbb2f3f8ac7bae29b,
     0x9fb55b14b13f9aaf, 0x891166f90e4ac4f3, 0x724af4ba3df2f039, 0xb5d3f703afdadd25,
     0x987adb630f50cfef, 0x540f9ac387d6064d, 0xf187f86634e8c335, 0x87068aee11ea5203,
     0x6a67a7727a78dde8, 0x212be58c729511a3, 0xf0aa06bf72833fd2, 0x20b230b5d2e3343c,
@@ -30976,7 +30985,7 @@ static const uint64_t mli_html_packed[] = {
     0x38e27d809698437a, 0x1f48477b75f29158, 0x5c2f2acbe414cc7d, 0x25bd25dd6c539450,
     0xaeb94b87a5285ea1, 0x0066310b271a1ecf, 0x69350353486cf242, 0x07ca8876f9d657bf,
     0x422859b18363a0cd, 0x3f96d18d68f9df03, 0xbc53c2117a14306c, 0xb07d8e2e15414e70,
-    0x95590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
+    0x99590d330af13e41, 0x7b784cd39d266d85, 0x55a209675b63b05c, 0xa3199238c7892a26,
     0xe178674040326154, 0xa0958d85528b496e, 0x1a1e4f41ff6810a9, 0xb57eb4a8b5597229,
     0x61a3dc36ddb5892b, 0xe072993215682bd8, 0x99460678449ae731, 0xe91e651079a747e5,
     0xe8ebd8234290aa7d, 0x006dbbadb07cd4bf, 0x20ed105fc4d88ffb, 0xa30f2def8bd5d7fa,
@@ -30996,7 +31005,7 @@ static const uint64_t mli_html_packed[] = {
     0x96493a7b9f408183, 0x61fcd4cb6f6f49b4, 0x033c12855b24d3f3, 0x60754ed43968f3b2,
     0xb515d348536fadf8, 0xcb01f564271a9d52, 0xa73b1e8cad006dea, 0x7fd0eec835f03488,
     0x3aedce96712ca224, 0xaba8c1b41e47efc1, 0xf8f7df1f4e7800b4, 0x626d0ffbb2e7597e,
-    0x95f96db3ec576518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
+    0x95f96db3ec976518, 0x834ad997bce0f759, 0xe7b63105becc81aa, 0xaad00811ac4680a9,
     0x1863647ba2de67e1, 0x4a8032a026770038, 0xb071d297ed654f20, 0x53c9ee3c13762297,
     0x3082e21563146528, 0x853b0e618741f6e3, 0x3e4fe65fa8e7ec91, 0x5c6f911ccdd60751,
     0x75125aa903dfbf79, 0xf5525b6993f98dc7, 0xa22ce0098f99c4e6, 0x0ce81157578478a7,
@@ -31010,980 +31019,981 @@ static const uint64_t mli_html_packed[] = {
     0x05538460c198741d, 0xfac73a0f7e270aee, 0x1e25b5c228830b49, 0x3c38456e098d8c5f,
     0x642150c25b6539ea, 0x8e6950fc19eaa5cc, 0x0a5ba9d7c4e1880a, 0x072c69e0ff131255,
     0xec44f0fc6a98870e, 0x4904b5c7dde4752c, 0xadd4918fbc4c6661, 0x7737970bb00453e4,
-    0xe9b2f0aa349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
+    0xe9b2f0b2349708c5, 0x27e9390fa95bf201, 0x659a0682941059e2, 0x1e775da4b0bca9db,
     0xde383d23e681e9b8, 0x0d0747475450db47, 0x7215c13e925b3d9a, 0x709d063b8e26e14e,
     0x9fbe47733b2e2774, 0xdba90d6fb96c2d38, 0x5f62c66390ac04a3, 0xd8a47fb59e509290,
     0x5c8d78da74ef0916, 0xa99732e3e5da0fea, 0x62bd4e7f54c62867, 0x3ff14d05c1862814,
     0x159bb6cb11f38b52, 0x03a0e606524ba02e, 0x16a8532532109cc6, 0xc14e7f1dc46bf5be,
     0x34edc72cb194e1f1, 0x1f9860124b8c0a48, 0x7719cd2ed1cfb2a7, 0xdf26e6413c2e1f67,
     0xd827a10fd314b20e, 0xe900c7d3ec2e4124, 0xe2cc444ae49d5c53, 0x80cd0dd85c043306,
-    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae5d8, 0x4a49b2514afdce66,
-    0xdf413df196e1f192, 0x910cea199e1253eb, 0x0e8669986a99a9b6, 0xa8366d70ada51057,
-    0xb49a6424da10df19, 0xa5b51815a47e11f2, 0x42166a8991c38a2c, 0xddd2dce1f6d6b335,
-    0x3e585a03c06831e7, 0x22be48507e231588, 0xdc243db03b919894, 0xa5ea4953940a64cf,
-    0x5ad74a64834eee44, 0x0d38f7b1af2c78df, 0x09cb1176b9e5ce87, 0xaed63384a0535bb6,
-    0x502526f5b6d0d29a, 0xdaabf79c73968b87, 0x914b501dc875c725, 0x34544b8a6d21a1d1,
-    0xd631451b6362ba13, 0x6d1d4b8d676feeec, 0xe11852984366b74c, 0x6e2c06ac21690f24,
-    0x5043822c0849c2a2, 0xb75cf8a9d08a4276, 0x0fa66131ca985215, 0x2ede6dc280b3e87e,
-    0xc6d46749cc8e6782, 0x1435a1e032074b97, 0xecffdb5b6ab78686, 0x440661c448644b06,
-    0x97f5ba56cf48cfc6, 0x0e93882c8c050607, 0x0b6ce463328d2cbd, 0x2907443eaf50ee15,
-    0x3cf352594c09c2c1, 0xac550a52fee6d63a, 0xb1f048d96ff8c3c8, 0xeeb3254d6e7acfe2,
-    0x67da89d42c7ce27e, 0xd9701c16ff3c3313, 0xec1e2213f1134479, 0x8774bcda423abcb9,
-    0x9a6d91a0a874c2ce, 0x061a18441db3dbdd, 0x90c5f59314db025a, 0xe09fe3a9a313f0bd,
-    0xc0e134b4925c6392, 0xe7c635445a67573a, 0x9f58d27b5ee47a5f, 0x20f7529874e78660,
-    0xd154026666ca8b64, 0xefdb17858cead3d4, 0x535582f1cd8fc827, 0xb495c4278d0f2d98,
-    0x1649343ba11bc440, 0x51079c1d7a2b4661, 0xaa94ec40acccc675, 0x2d0acde052a02d1b,
-    0xb484c15c2fa22d6c, 0x7bcb8ca6e394da6c, 0x93903fd7ecacc59b, 0xd96d01675b197f0c,
-    0x706387df2a1b736c, 0xf10d37f6d4608074, 0xe6f425032e4f4bce, 0xeb2b73b3329bca76,
-    0xcbca113a5f1a85b5, 0xefaba7be7a1512b7, 0x22e5ef841e08baad, 0xd67844ace15762e8,
-    0x4fbbe1afca9105d5, 0x2ba6d5af0c1f1bbd, 0x0a9a66a3576ac503, 0xfca2340d824a1344,
-    0xffea42b4bfbe91e6, 0xe8c15335edb1883b, 0x53739a7303f39ba0, 0x93f84bef93d04782,
-    0x97b3c473d7efe59c, 0x6ed95509b4bd010b, 0x24839f3af7ac2474, 0x9b6f33af353b5cae,
-    0xc00cd4a1de14be37, 0xc3c69e15cb777797, 0x220a028c84d64c7b, 0x226e3b42f0db2d38,
-    0x6a2097b52760e5f8, 0x0ea5915934c5fcf7, 0xbd7d68c83eb0d820, 0x2111a59f8cb5e50e,
-    0xd1cb6be5c68041b1, 0x010684d03ba959ee, 0xdddd54e44bfa5045, 0x22e04328a05f3c84,
-    0x51bc4690a29635b4, 0xc82408a2efd6c09f, 0x94497dc79ba2455c, 0x1259d64d8fa6f071,
-    0x820e3b9346978a0d, 0x6b54193a806fd04d, 0xf309fd9616d2cc17, 0x19066db705cb0824,
-    0x0b0392ea32647b52, 0xcd5e69d2040cadae, 0x66a74da1a6638e91, 0x0287ddfa9321c3f3,
-    0x8ce6fb125b88aefc, 0x50d4f28333fd5734, 0xfda46eec4dfc687c, 0x35a92568dc7589c5,
-    0x5cd22fa1495ef311, 0x0d42aa2ea2cafd09, 0x402f1aefd1afff17, 0xf90c86a4d98c4317,
-    0x22d6ea8cf5bcf160, 0x8f1f583e5496d676, 0xf03433e681379998, 0x065e655af77feb3a,
-    0x403e2d9bee6f3282, 0xa3bdd178123c83e7, 0x15e03687fa0ee1d6, 0xd75e8f6f0833c713,
-    0x43e97bbd9ead477a, 0x4483c47379141e47, 0x06f4e87f8a1434ad, 0xa118cedd24555f64,
-    0x349b7048cad519d2, 0x5828d62e48694448, 0xebf1c058e6626d99, 0x7b9f8d73b0ca5324,
-    0x1c24accaa8f5026c, 0xd76a275631126345, 0x59d20b702254ce80, 0x0701612ff604e036,
-    0x605ed5fde23da452, 0x8f26972facd6b51e, 0xc113243a9bf5d571, 0x043cab55d7509689,
-    0x10ceef90f045ea14, 0x698d50cb06937135, 0x215dee2a2a75495f, 0x9760f021e4b4744e,
-    0xe0cb70109d906e8b, 0x97bbfc821ff00dd5, 0x9d46f004c8348053, 0xc12c5f9e545460a4,
-    0x64b417c719da830a, 0x49b7d0bb8d8c29db, 0xa6716348a45c64c7, 0xfd61d6edd664d1c0,
-    0x7236e14dc4e58264, 0x02ea40071b8ad48f, 0x089dc20dfdd00d06, 0x803bfcd22df711f7,
-    0x7c4105dc4714f005, 0x5ea01edee205fa55, 0xf21e64b688fb6ab4, 0xe3b5362e847d07b5,
-    0x7ad7a18bd38dd966, 0x538d97e9e67c1fd1, 0xb849b68c87a6218b, 0x62ba00d3875f61fa,
-    0x39cdd9f550e64bbb, 0xa3462a119f083e1a, 0x827f48478a003647, 0x09fe8eba8360d020,
-    0xf2119bbcb9113fa2, 0xdee62aef84f2aac3, 0x8a9e37acfe5ade73, 0x5a29ef8caba44520,
-    0x15d62bcdf0d8930c, 0xe8034f09195f180e, 0xea415ba3b2583658, 0xd5bdbd5ddd6bedc1,
-    0x71047352b898c1d1, 0xafc47a06fdf5504c, 0xd9dc02b85366cd21, 0xa5358764b539a4b4,
-    0xe610016922c9fcab, 0xe718e31075278765, 0xc551c4877e2ea096, 0xd31c67c268f96540,
-    0x55d693fea0006851, 0x325a687b1d76852b, 0xc7cd58160f7c9e30, 0x9a3fde953ec08ecd,
-    0xed764bf9b56a631c, 0xeef5d5bfe2f0d1e3, 0x9a847eb5e1418c8e, 0x8ce00c44df8ff9fb,
-    0x0fa59066ab0c2dde, 0x56be1a13544fc2f7, 0x7c5ac968dcdb3fec, 0xf4068f1e94aa37d8,
-    0x7f504e8271efc97e, 0x97afa9648f4a3455, 0xfa20b91cbf58a197, 0xdf2028dadbf7d7ad,
-    0x2f56f9c63db6a9f6, 0xfbc1dec1014c7fb6, 0xc33f6662d8217889, 0x7b2779bd2d4323a9,
-    0xf4b62b944a5d2a5e, 0x1b76efd593fd334d, 0x151eec77f43d760e, 0x9f11203ead3c42aa,
-    0x7f1c3ce8f5078fbb, 0xbdfefee166b73d3d, 0xe2dea3c3a0f7f891, 0xdf29d15953d87f72,
-    0x10207b25ca7e8555, 0x85e506ffc1fe61ff, 0xe1dbb83190671b33, 0x0f2f7376a4322ecf,
-    0x24605369115bfb23, 0xad9dff208ae11b06, 0xfac63ba40fbd4aa3, 0xec00ae1327f9755c,
-    0x865bbc9ffe15af15, 0x0c8b63ab71c22a28, 0x683622121d38c433, 0x192604a48b7ce1f9,
-    0xc3dab93e916e742b, 0x4d57d290c4d76bba, 0xbdf61f6424ce0905, 0x79900df5ca5047c6,
-    0xc544085de2ab97e2, 0xbb94a854153408ec, 0x96169dc1714863da, 0x40e72535c5f4a9b6,
-    0x17b14381347f3480, 0xa0b73cea8fa456a0, 0x2b9bbdb625c3402e, 0xdf259c21a56f791c,
-    0xf66b4dd09317c6cb, 0x49ddfbcb30ed4cbb, 0x09e30f8da0e9f4c4, 0x6e3f52f4339cb548,
-    0x67a49e63256a79e6, 0xb23b839013c5dd01, 0xa4f1a6e14ccf869f, 0x68a4153e5ed0e753,
-    0xfabcdd628e7b7258, 0x4a3c1bee4444064f, 0x2aa2cdb05a7a6cdf, 0xcbcfe3a61b16b683,
-    0xde0106c23d656a70, 0x0789789b9111d078, 0x5173e10484eaae47, 0x7a62bb7b70ada511,
-    0xecfb8dc65d61e0a5, 0xd52e1464202b0155, 0x24a42cb3d9eeee8e, 0xbe620b4f09883c4d,
-    0xf393287d9a2ecea2, 0x3019f5f60e8241c3, 0xc5e84738d095be2e, 0xe3fea3f1ba7b5d2f,
-    0x3ade270187a6175e, 0x563cc5aafe60c2f6, 0x6177bd24ddc14683, 0x1d7aef91dbea00a3,
-    0xddf7f1e18d2e1ec2, 0xbffb78ef11295c10, 0x7965babf883dcd50, 0xa2ee63c2bfce236e,
-    0xf3e1de660303e3b5, 0x690dc4307256b49e, 0x3b31d1a5dddd1398, 0x89970b1889edbc66,
-    0xe5a615cd6090e3a9, 0x543e8c629ff78d55, 0x2ef4a277dda91e6a, 0x42f0404ab09646fe,
-    0xcb18834480bd3e0a, 0xc18b8ee8aa232bee, 0xcb0686eeeecb1856, 0x204bdf63ff088150,
-    0xa324763d9988e105, 0x1fbe58bd805d080e, 0x04779e128173cc45, 0x65d3045f55e3d8f8,
-    0xf94d98823171b30a, 0x454e029c021a7078, 0x557ae3f9c39ac83b, 0xa006d65481350d35,
-    0x968f4bf512b4961e, 0xf8707292a060383e, 0x40f6da1d8cf8298b, 0x98888d9440d5366a,
-    0x0abf6d2b2f212ad8, 0xeeb48384e80a7c1b, 0xf6067b6d288b9d97, 0x7a889894c4878780,
-    0xb44a0c7d9f774db8, 0x036de763edd33c8b, 0xe9651278da521d44, 0xd669c4792dc95a18,
-    0x5d6b9614e26351b6, 0x6528bc40a41ac569, 0x19b7ec303b5e84ad, 0xecb66a91ce9690ae,
-    0x1c93deead4a71189, 0x2b4f5b5d9bd28799, 0x694c318440276420, 0xace4deed0ebd7ca5,
-    0x037311bd9eb9cdd4, 0xe06526219defee56, 0x427c8deae80e2ca9, 0x50c58c872ee53d96,
-    0x979d9a22e4b7b70e, 0xed6b17bcf4ab5803, 0x03e09508db44052c, 0x60392d933299cd90,
-    0x7f97ade86dd5fefd, 0xfaab41abdd6938e7, 0xf165f95f22cbba31, 0x5f2fb296fa2a2b08,
-    0x563a9acbb6cf0fda, 0xa62abd943b6618eb, 0xf7c0206c087b58c1, 0xb54dd58e61ecfa51,
-    0x4bb142a865aa85cb, 0xe61059ae75d1353b, 0xa6997500cb7fa0b1, 0x9ff046a31b9cf662,
-    0xf50776c4947ee82b, 0x2f1386d51df4b503, 0x19516f55b2e7de07, 0x3878a168ad5a1c10,
-    0xc01e5ffcf575d0fa, 0x40d4027a2387b36d, 0x77e97346ad319efb, 0x185656ea72648b88,
-    0x8aa36144da02c968, 0xa50dc88aea5900b9, 0x02c51c9d79ed13f8, 0xb425551a0791eea2,
-    0xfcfac16f9e5cb150, 0xb34a30dd11205c9c, 0xcbb45fdf6a517054, 0xc81bce1386ad357f,
-    0xbdd1a0049368bdf7, 0x7064e48881ea3ec2, 0x2efdf05b2f964d2d, 0x8ef2d31a33757127,
-    0xef717a03a25dd4f9, 0xdb5b743987adc3d8, 0x0cb457962967aad2, 0xdf3b6c0719d5f799,
-    0xeff0ae94a49fb17d, 0x38dadbe201996f50, 0xd20dca39ac0874aa, 0x22b9f01043f9637e,
-    0x1517cf226e251636, 0x4993690c1feeab8d, 0x5045b0a6c46aa99e, 0xc42eb2734ba2959d,
-    0x66dbf5f0813281e3, 0xe198192b8bd686fa, 0x9b1b89d5c8ed057c, 0x216447089df047a4,
-    0xf7cf66442683d811, 0x2540353df304daa6, 0x74d5159e4048476d, 0x1d942e84bd2482a2,
-    0x092249224850d343, 0x36a56792c12a443f, 0xe413acf51022fce0, 0xb925aacd8e5c6d9f,
-    0xf0005c8fd4754517, 0x4413f387a2b2b1a2, 0x12ad3f041f900c0a, 0x6383575d638e8dfd,
-    0x81aab271b3c59ec0, 0xcfbe589d12057ed4, 0xf7d77cff351cf09a, 0x8bfe316bba33b438,
-    0x9a961d5ebf066da6, 0xceb31cdb9f049030, 0x4ab146d6957e59a0, 0x0a7c20e88f54b557,
-    0x3df6127d45a4c9ef, 0x78f52bf0f06c8bba, 0x3fa93bf23a6b429f, 0x5e5de2e0d6a9a75e,
-    0xe115e780cdd73010, 0xd052b2c75abd7700, 0x3b4b2dd5db1059a0, 0xbb3f8c38fc27d718,
-    0x18d5f1551c7ecc4b, 0xafedcd267ac65af3, 0x809c62a5fec9a547, 0x897602d07449ed40,
-    0x37840d973906271f, 0xf4597ce4cb70473f, 0x55ff0537c095dbd8, 0xd7d926121aaaae65,
-    0x3a73abf9eaa82e91, 0x2d2c10789800d882, 0x43dcac2ad21fe29b, 0xdbdb8a785715e9cb,
-    0x2885cfb1cf7ce3e1, 0xfff0aa5837b6da74, 0x558e3e66bcfd2f9f, 0x0af807c606e63b39,
-    0x5c944574a0563276, 0x81468e99b65f02b3, 0x5185046eae5aa22a, 0x89e96edd7e9b2443,
-    0xc76fda77f8170f84, 0x5bd8a041be225602, 0x665e0b0fba59ed4c, 0x80534f99187f2de9,
-    0xd41abb16dfb12e0c, 0x7251853b03cb3732, 0x6b6485c0ab49fb69, 0x5c7d05144db2d367,
-    0x29d27db2886f6482, 0x71d69b72e96fdd5c, 0x22354cc1bfbbb030, 0x2c266bc7e9f6ef38,
-    0x4ec73dbee8b41b89, 0x80eaf43d3a691412, 0x2e7e3225545be9f4, 0x9c33380b61a83071,
-    0xeab2b7370bc81ced, 0x8b7c59c6edb5a90a, 0x9febc09d954ab09e, 0xf5072001a06468a7,
-    0x8a73031aafe97cd4, 0xd6adb4d9cb72c482, 0x827e4949dc806221, 0x22277a0e3728a2f2,
-    0xf6cbe2190d66ab9f, 0x289ad5e979a3338d, 0x5e2857a105131c0a, 0x6cd2a70808771085,
-    0x42b89748d91a6e5a, 0x661e18d1a84b27e9, 0xb2084a62d15a4579, 0x5e867bfd5abd7851,
-    0x6dd84f008e0dbf10, 0x5dc6a6756fc527fa, 0x38d570cf9e3d2819, 0x563ba16e6377f74d,
-    0xc9c2b1962895d640, 0x2c543e87a1498165, 0x1b9bc3f3daa7eae7, 0xd81b8fdbdfe84e12,
-    0xe880e1c0a7f558cf, 0xf00a298a208a405a, 0x7f2d22a45b496c8c, 0xa18e6a814caccbd4,
-    0x8a8f25d66fbe61d9, 0xbacdfb44fa4dc8d8, 0x6ac599764cadb7b0, 0xff6d54639be046bd,
-    0x37b8a17aa5fcd6f5, 0x1e7a1b786e254fbc, 0xf64cab4f6d6c7cc4, 0x337e5133e25cdb32,
-    0x85f4ad2a628ffc31, 0x52fcccae915949ea, 0x18ec22811e533e0f, 0x0cd7741dbafed820,
-    0xbf6347853ce1300f, 0xd93c6aefee5a7726, 0xd1931b4a26a0522f, 0xac8985162011afd4,
-    0xda4fa1e1afa98a30, 0x1afde225c8fdb0f0, 0x52e34e19d8b6040d, 0xcfb7b870d4fb383c,
-    0x2fdaf2dfbe2f4d9d, 0x165c6ca23a85145b, 0x71c24e3c564b0c88, 0xa8ce5aa7457ca55a,
-    0x842531519522cace, 0x7b700d365f48ea20, 0xc00fef4cb226cea6, 0xa59351711420ac53,
-    0x754e38c5699b40c4, 0x75c4e0457ec14782, 0x5739515df1c57ce1, 0xe1840d9278ee6d14,
-    0x8746231f1415e9ea, 0x2218bdf06a1717d9, 0x36a7769c3994f530, 0x1304ce8f3eb078f4,
-    0x44f2d449ebf49d9b, 0xd61592566dedad64, 0x5c414ea6e5028498, 0xd317da648566d491,
-    0x1e32cd1922983274, 0x024afdc0ccdf8737, 0x0c4e9c21a68c2e16, 0x695cc2668d6a23d2,
-    0x7bf03d9e39e89352, 0xec77da582cceca44, 0xb7a0b2eb40271eab, 0x337f19f5b6fcd0f1,
-    0xf2bbfaebe88332e1, 0x389c062b6a35d558, 0x33955b55d8dcaab0, 0x58a1368d8d04736e,
-    0x1db0b7bb5b1ccb3e, 0x949d6536e614dddc, 0x08b3baf142e4da51, 0xdb59551a0efb7daf,
-    0x5b67c4095ac65d8e, 0x5650cf5f5e34dafd, 0xc113e9cf84016baf, 0x776a19b38027488e,
-    0x837a9c410359dc4c, 0x50489b4f2f94c45f, 0xe6056485339f9a2e, 0xabcd2f5191f38569,
-    0xbe4c39e94eeb2426, 0x4cba6289fe83af5c, 0x733a2ccf752bafb2, 0x14914eff8ad7489b,
-    0xa9571d524c401829, 0xd9205b4e36486325, 0x314924d17859abc7, 0x35d5fa6a8bfbf90a,
-    0x8b11940a7d29838a, 0x7f830ac449c34090, 0xdddef65553789c4b, 0x0e5cf67d86f81194,
-    0x23373b66cb986e74, 0xf6525a2d3777e67a, 0x981bab5ae8b9fe47, 0xf97d0454cbf542bc,
-    0x764834bd6118078e, 0xae49584032226ee9, 0x59c63ebe5ae208bf, 0xd3b71c0b43589ca7,
-    0x7c49125643866a23, 0x7a1493d93437411b, 0x67358d5fe574d9ed, 0x5ac5a3b2858442c1,
-    0x134507498134e352, 0xd2c04292e3fcea2c, 0xa914bd7c1113c47c, 0x4b849ba405126bd6,
-    0x08a8d249d2dbeac3, 0x535ae81627a8663c, 0x95a4650406cfcb35, 0x2d6802af56c479e1,
-    0x0076b44c3259d02e, 0xe3a898d28098270b, 0x7f00e792c2e620a5, 0x945b6e7772111b37,
-    0x14746e9b3b4b3a7e, 0xae52d9e08327c934, 0xac58a1b9098f7ff3, 0x6e6885c07cabfc97,
-    0xc5c2bcdc41a9cd46, 0x21861059cff0465d, 0x79ec21b50c2b6946, 0x479d5353dbdad96c,
-    0xc450e4a7a69d79b8, 0x326255d0fe4e5fb5, 0x15cb54ed6f997f9d, 0x201e907d79d76a16,
-    0xbabe0773bf1e0992, 0x2334ba9abb425ad3, 0x9362054833f29a5a, 0xd19bc14e5d40b7e8,
-    0x99eee025560a79e4, 0x25953147cbcd1c0b, 0x3b555b5d1a638b85, 0xfa9d1aead5468f37,
-    0xc2f567e3a7136c11, 0x3fadaa2239595650, 0x769cd3eadb4ac7e1, 0xec347b08438f2988,
-    0xcab19dd9c9edad57, 0x4f73df576fe0638f, 0x7aca164349cb3754, 0xaf6ab35fd3bfd8af,
-    0x1bc1713b72746c79, 0x3727c15f69ea29b7, 0xa33b095fe99ec99e, 0x1dee38637d3a5148,
-    0x4b52a5048eb6c6e8, 0xc35b491988602fe2, 0x244814097b6345d5, 0xd79a4b72cca9eda8,
-    0x15b2614281958470, 0xe32d7025df54401b, 0x18a4a286a927df22, 0xc51ef7477fc01726,
-    0xf6414c4d22374d40, 0x7bede0c34bddb57a, 0xd574177b1fd416da, 0x62537a6c86a20a45,
-    0x44127b21bef22e82, 0x195ccad484fd5cad, 0x68e159fa32e1a03a, 0x4894b3fff3dd06b8,
-    0x4ffd2d854b420d95, 0x6ab26a28b3694af2, 0x2d5bea4d93c6ae47, 0xeb2bd28549432219,
-    0xea3934f61fc1acb3, 0xb8f0f4ce0a0fa5cd, 0x586c076a208923c9, 0xb802446bbef0380b,
-    0x8341c46f36e4f813, 0x0fdebb269e8b08cb, 0x2c9956250703f538, 0x6bb5c40565e14fec,
-    0x162209e94ee91a89, 0xb1489c4fc2e31dde, 0x04c4b66e36ab9346, 0x250209f0880dea67,
-    0x9ceeaa7e9407f5f5, 0x29f5437fc28618d6, 0x3ee088ab40f4ed1d, 0xc3a975ec41f803db,
-    0x8c6c80bf647a4bac, 0x61352cc4d2980485, 0x78706e2444fa7963, 0x6e9e96de389e8853,
-    0x43d98c42b556922c, 0x6419a3441cd09d59, 0x94986356e7cc04b0, 0x2ce7f37eaa19dab7,
-    0x1eac241adcb44b8b, 0xd01c5eac8c71c797, 0x9d8bbe56c6cf62ed, 0xad178c2d056dd76e,
-    0x8f3a3cd0de385e8d, 0xed8944c18c75c6da, 0xbffa9a72dc0c27f0, 0x0aa416381daf1b82,
-    0x68a31251bdf6979e, 0x883f21be29498f3f, 0xf551f325719c9f28, 0x5114e85d93957deb,
-    0x07377c66e93df8a2, 0xd35b92ddd5eae06d, 0xfb854a4bc1f48db5, 0xfab10cd1611d9aa4,
-    0x5e939448cc591b0e, 0xf3ab40c79a09c0d4, 0xd8f4ce8598318999, 0x93704c051313f1fc,
-    0x8e5d6f615f44883d, 0x6194246b05570a39, 0xaec0067dfe8f1b2a, 0x4a78253ef55a24b7,
-    0x11dac66bf29ab705, 0x5909ae3f65e3a87d, 0x373c627717c10f40, 0x431352e95b87ff74,
-    0xa776b74e8382a381, 0xb88936de4a7db66b, 0xc385f4f63693c7e0, 0x1b6d78f752cf8838,
-    0xbc231dc92b251cd6, 0x1f651d133f64b125, 0x486d2816a90ea33b, 0x02061bac6a50ac41,
-    0x99576de20c241e17, 0x133b586f45778113, 0xbeb81100c1954982, 0x5c636f24d638f33d,
-    0xb6d84d6c338d25e3, 0x1c2d086966cb777c, 0xa4b3b6f45e3cfded, 0xfd9ba7df3c7fffdd,
-    0xcbb7cffff5fc677a, 0xf68f018dbe3f8a83, 0x97d14bf56ea3211b, 0x432ddb30b58b51b9,
-    0xc5034fc174cd2221, 0x3cc7a44c1c8ab850, 0xdc01c7ef2aded64a, 0xd48917b9f093cc26,
-    0xce3620a745637b49, 0xa9dd59f5fbd8f68a, 0xc709c93f66f6b5c7, 0x86753e424525c060,
-    0x535f78efbcd4c010, 0x3b65df079ecb1035, 0xeb88eb79b8240819, 0x471374e8fb3a849f,
-    0xe43be70eae85ef88, 0x4a0386e8862f2d9d, 0xf7ad9d1afb4d531f, 0xc678ced6a556266c,
-    0x93bf579a584f9b1c, 0x62a6dd0fa7fe7026, 0x7d2ab90d4468d802, 0x0e0fa89b5a66b081,
-    0xcd102aca281f2cd7, 0x70f0ae232223655f, 0xe54802bff1eca5ec, 0x886d56d1adea0d6a,
-    0x9a601e2aa21e1c2f, 0x625920ebd6053c8f, 0xeee0b9b365974af0, 0x4b64f03df70014a9,
-    0xe6c569331c2735e1, 0x3875933a19c29df7, 0x88308dcfebf5865b, 0xba9b4e2832939598,
-    0x792fd6888ba8fc8d, 0xaf15d629b27e329e, 0xaae58483c4b80d02, 0xc6043ee1a999211f,
-    0x395f75d058dae315, 0x187df0f4c316839c, 0x6445c9247c8e7b20, 0xd69168cdf6add634,
-    0xbfc071d133ff43b0, 0xed4d54546cc24182, 0x8c48b790cc365ff6, 0x379cb535652a2bb5,
-    0x025605b1d6fc4b78, 0xd61b4ff92a9487e3, 0x3af6c53110ac093c, 0x402076de7975ae04,
-    0x82961dc20c9d5080, 0xbdfabd77e2386570, 0xcd6ee80a3555df58, 0x0f2692e55e8294c0,
-    0x1d82333cd4afd5c4, 0xe6873b91808df689, 0xe134fac3651107cd, 0xaada7c1ec12d7634,
-    0xceb149b0538d3632, 0x32f41e30fa0799a5, 0xcb5f91300cd35b4d, 0x933ac8ede30c7433,
-    0x77427e7bfb63e958, 0x68a22d169a777006, 0xd1c12611dfb1b099, 0x8434c613cdf97c7e,
-    0xc55a7759eee428c2, 0xd13b76fb04efe152, 0x7092f64853ebaac7, 0x09c5772cf117c371,
-    0x42157f240615ed98, 0x08b02f56c9ba3506, 0x144d3e044990ebc0, 0xaedb5b6e533ad71e,
-    0xe5f209166aa346ec, 0xd707bc8aacd4a44a, 0x617ffa8b556c4d3c, 0xd49b9e1cd559d7d0,
-    0xa0f56d56871db3f5, 0x4ec71edb357dcfce, 0xcfd0212a277b8982, 0x5f799db1b88e9b60,
-    0x670db338bf2ff706, 0x4ffaadf63d304fdc, 0xb854b27f9cd52d90, 0x3e6e81002127aefb,
-    0x49eb886e74189c0e, 0xde55274512cf83bc, 0xe399b42dc70723fb, 0x69e383011e6202ae,
-    0x6d3d62c119eb86f2, 0x4095185d94520596, 0xa2b937fa1994245f, 0x7d64341367dba494,
-    0x5ca3486ea3831085, 0x5e8ef4bddc06ce73, 0x1da4a87eaedcfc8e, 0x1a5e3e02df82787c,
-    0x168fabc918c9035e, 0xdff3354367256b0e, 0xe9983172bdb84fc4, 0xed537dcd0d703297,
-    0xdbdb95de99976432, 0x42368a664734acbc, 0x16cccfb0dd76dc0f, 0x9a1df85976d87df5,
-    0x8b000ea172f3ed6f, 0x33ef6b34400f82eb, 0xbafabf9cea9eec07, 0xd18457f14550e915,
-    0x2c6db6041b193f30, 0x59c6ef245660b377, 0xd0778355ffebb8aa, 0x1af918b25e340979,
-    0x4e099ba3f1fe4415, 0x21b43e7194576938, 0x2e9ca038c85ac5f6, 0x68b8effd61bd5a44,
-    0x4b535a2392354e58, 0xf2d4cb2b693aac70, 0xa3c33fd54dcd7e9f, 0x92d425bcfbf6f65f,
-    0x99d4c0fead480b4f, 0x7df5d461fb99baaa, 0xb9f84bf52b9a79aa, 0x53696793f1af934e,
-    0xf892a0321a0f605d, 0x324ffa13ba0fcddd, 0x80ef380d2e02b09a, 0xf5f61af5f674bda7,
-    0x26b4c5894cbfe168, 0xf4cd58ca5fe09350, 0x61fbd83a5b47d84a, 0x9d93da888ddfcbb0,
-    0x7289571d2e1bccd5, 0x5558a73cdf1702f2, 0x94a07df4bd77397e, 0x3af103eeca4d486f,
-    0x0856c29ff69b4a42, 0x6ec528e00f6f681d, 0xaeecf86636fa6dea, 0xcd94e9c8001d99f7,
-    0x18c6682de6cd107b, 0xee91cea440ad55d6, 0x3ed8163f11891436, 0x7542648273d6e4a9,
-    0x7a893549c72f27dd, 0xf0a9ddb75e860e42, 0xecee7e0dc76889df, 0x5fa26f4d55507dfa,
-    0x76fcbdb76c441702, 0x4451d6081bf491c4, 0x8b4112617ca909e3, 0x9b9204867f633ce1,
-    0x370103233cc7fc4e, 0x1caef8fd5f8addf1, 0x4dd40c305779260a, 0x0777cd70ead2da51,
-    0x1a81779b312d0d66, 0x23f125a5645e1612, 0x4dcbb1c771338c14, 0xff93cb2fa4fc7dab,
-    0x670c8df8984c4c7c, 0x18362d46dc5c4092, 0x4566130426faf1be, 0xd2a70584fa573421,
-    0xe3a6cf3792fc6dda, 0x893482a493f192a3, 0xed0c76e80830454a, 0xcfda9e0ef09ea931,
-    0x386fac953395d67e, 0xe135ae55936e5ce3, 0x2111a7cbd8d4b28e, 0xc3a9a69dd81b9a4a,
-    0xbbd27f0c9f03a50c, 0xe412591ca8bd89b0, 0xad2a3cbee4f04d08, 0x7d3579fcf513791b,
-    0x9ec1eca42a0ee047, 0xb27cb644ac2466ea, 0xc41c00e0afd92e61, 0x8b2b536c4317770a,
-    0x91ed0855e15e4b57, 0x229a48e335da8895, 0x8ce87546d41a3a61, 0x0ee5d957048392b7,
-    0xdd0248f304852932, 0x4474a7722a052db8, 0x1eb531bee9847fb7, 0xb797487334f5bbf4,
-    0x9b20ec046165dabf, 0xf1a8102f0b897033, 0xabf68e67f71df3d0, 0x5af53d8509140ce0,
-    0x7de4baeeff96e909, 0x8a793eaab53ba73c, 0x52e3d83ec7691c20, 0x58759bbc25549abc,
-    0x8122f550b577081d, 0x9790554e8f309618, 0x7e93a6420c9c7a7d, 0x67c44091ee53f08d,
-    0x8b2e69c92de4cf77, 0x772f4d283431bed9, 0x64fc68e2dfc9a090, 0xf94dbe3e6fda116f,
-    0x6f73bbdd3a17c759, 0xb844ce33ddcff587, 0x2d2dd605ac3ab9fb, 0x2b67b1ef7bb3a690,
-    0x212ddd952fb81c49, 0x08b6f782443f6ab2, 0xf5cf2f5632bafe64, 0xfdcfa692b5ad6f96,
-    0x415deba1da905f03, 0x3e92a8e1b2039e7e, 0x7537ad03322658d4, 0x9c75bfa766363d3f,
-    0xfce3bef516777b5c, 0x9f9958b666b93831, 0x586f053e720f0d7d, 0xf0d791de85a5958b,
-    0xb4474bdda09c8f05, 0xf069cd92f93c2e02, 0xcc817965fd4ff872, 0x5c4951a58b02abcf,
-    0x5e10e2f189788539, 0xbe69f4414b2aac3a, 0x3ba0c8108b19da62, 0x441c4e7777c1c3a8,
-    0x83cb66cf30d48d03, 0xa274374beee7a937, 0x75fb78ea2db97f7c, 0x54a5e8d0ec65c0a7,
-    0x92c5d4af19b7f801, 0xf96c073ed2c3ef41, 0xa14dbdfd7a46da04, 0x0984264a1f474743,
-    0x039a6073594759d4, 0xc337636e33a32c90, 0x4da570974a72a1af, 0xf91cb3f88a4f8f8b,
-    0xb296f5939725bc2a, 0xf2ecb47515ddb4d8, 0x0d63b40dcc16162c, 0xd8c2ccb2c67d60b1,
-    0xe093bdd8398226e5, 0xe4065e2d9cbd1b1e, 0x195b9a597f12aebf, 0xb7eba6c551d63bfd,
-    0xeeb5f7d1a0da3658, 0xbfd2f500deb37b3a, 0xca0d8a8d63b63627, 0x71691f0debd82147,
-    0x5b5153706c026ba1, 0xf54060cc07bb4f96, 0x1b41e03f19fc056b, 0xd983ee85fd347dbd,
-    0x92f0f884c83627b2, 0xd08e22c4cd23d7e0, 0x4d55484d496474bc, 0x6b22cfcc6148857e,
-    0x685d456af3e4868f, 0x7aa3034588dc2e38, 0x5a48d2919aef0fed, 0xc7aca8694b8ec2be,
-    0xeba39238e44ade16, 0x0f26a486c836c995, 0x2a8eb7bffcc5aa58, 0x9bd7fffa84ab3bc3,
-    0xa67e623072d0c760, 0xeba7ca3bde4f8ecf, 0x1320f2dcabdbf0fd, 0x4f3a3af9eb9c37c8,
-    0x189e40ccea2feacf, 0x30b2d7f09eaf5b62, 0x351402c12ef6ae8f, 0xb9980c8d65f07d32,
-    0x0b8a35db1de19969, 0x6d98fe1db32484da, 0xfaf13beabf5d3863, 0x8784a91077a665aa,
-    0x50b813744a2fadcd, 0x4186ae753030848b, 0x439f1ccb1f9342b3, 0x5a0e4f3290a7858e,
-    0x84b5f34692dc06d5, 0x55840648336a8edb, 0x4372ef7376539fd1, 0x7ab6e9a7d5eef0ad,
-    0x42b5339a49d4a147, 0x8452ed8e5b4615de, 0x559a51200481eeed, 0xbe6189bcaa7bfcde,
-    0x8bf8e2c7bc98f1cb, 0x779edfb1c0d9f198, 0xd4bc9c62b8740285, 0x24cbf05a7d2709a7,
-    0x621d72d7e6930848, 0x83fb777dce85c950, 0xfc036793e5908bf8, 0x61556f07b4bb08e7,
-    0x92303ddd6e2d91fd, 0xb42991d584e4b918, 0xb43212a92cd1c8c3, 0xe3ef3dedee4a7ab4,
-    0xdfccca9c9aa3aadb, 0xb251f4a3e43e7d2d, 0x9b7e4febed3e5113, 0x2421dfcad14190ad,
-    0x03675974a366b267, 0xd9cfafdaf074c6d5, 0xacad7072403132a9, 0xe28362f40a92eb77,
-    0x12b6d832b18ad8e3, 0xbfe0183f58fca2d1, 0x0b2f72f2cb6b53d7, 0x5eabad12367bbf40,
-    0x288d7d8c3d3482e7, 0x62f4ef8c9ac68b20, 0x82b5c2f21cf95dff, 0xd2eee61f657857f0,
-    0xc5546a4560fcbc1a, 0x979389dffdde680c, 0xa644cd2b1b6b8a58, 0x5ca3aed48121a4b3,
-    0xfc516a4b91abb4c4, 0xf9f695dddcf8ccc1, 0x2af226fed8557d07, 0xfd119b8722c903b9,
-    0xeb5bd8509d5bc6fc, 0x64c6a5f43bb27da6, 0x36960ba4487f9f95, 0xddb2be46e2fc27d4,
-    0xe7a05ff3b32a6fee, 0xeacf01d4c4d07888, 0x253b29e772349b80, 0x57cbec14bf35ae97,
-    0x0ea0e987139a491c, 0x7504fa356a7f4b44, 0xd2392857bbb09863, 0x58797ba3d70e3258,
-    0x95cb91f30d264b2c, 0x632107428b3d56d9, 0x6efcc52a0376c2c3, 0x184706b277717b2d,
-    0x9e392fea8058b06d, 0xa2d68cad49d6c8e1, 0x8078a792f11d9ea8, 0xf77d12000905a6b2,
-    0x0a8ca62aa4c2ec5c, 0xd6e9a1ac06e31915, 0xc6e4f23496115f9f, 0xbf50c03eb321d7c4,
-    0xde15cdf3b17739a2, 0xcb4b5822fbfee82a, 0xb8141f0c3535e736, 0x58134d8a46589d07,
-    0xcb2a3c51b84c7e61, 0x1cd5607238eb7c79, 0x1bfa99b670094843, 0x43438324af4e7116,
-    0x04362bf189a585c8, 0xb936f7bf3547de96, 0xc68f53667cc9acff, 0xd4d366abdb5b11c5,
-    0x880cf72522ed3bb6, 0x0ecc55c9eb3197ae, 0xc34b99a4561b4eab, 0xd7c29c2a5492560a,
-    0x47048e56561cadac, 0xda84d7bfc5060c0d, 0xc1616257dfd5a0a8, 0x8b264e1c7bbe6955,
-    0x80e144cdb1a33cb5, 0x2e103421ef2b6fa6, 0x0d1e73b6a4404b6e, 0xd4352105523945da,
-    0x85254ddec6968189, 0x2ba0d7c4b75fc3cf, 0xb4c2768dc9f3d135, 0x791359268c36f2b9,
-    0xb35f29ce8069ab0f, 0x1b5e60fafc03f8a9, 0x0f8d2c381e57775d, 0x28abda855207734c,
-    0xa1ed4ff5517312ba, 0xc1e64439d98f2f35, 0x986883b77e412ff1, 0xd459628ed0a8a2aa,
-    0x8e14a1ba653e9e8a, 0x923f994c08f673ef, 0x371cb7a5fa9c7b6a, 0xca608fe4a975ebdf,
-    0x569ecc24e754f53b, 0xf4310d28ad4f4746, 0x4fad5b39d8c5dadf, 0x6464887921e6c8a7,
-    0x6e73ce88a3c37e7f, 0x344ec1318b091fbe, 0x872cd08ae400619f, 0x7d3ec40d1d1e4c88,
-    0xf6bb1d1e6063852a, 0x0a831dd88a7b13b5, 0xd7a8b8a72bd62c58, 0x2181054181892f31,
-    0xa114b4862419498c, 0xc96f6647a5ec0c26, 0xa332e84fa815cea5, 0xe942017cca13d566,
-    0xe90efee4b344bcc9, 0xa545020637363737, 0x4763b5e2f0b9d786, 0x8cb4848b326292fe,
-    0xbb8c8b9b37ec4d45, 0xb268bbc767d2223b, 0x189858298e3debf0, 0x35c1fe6a0dd834ee,
-    0x7461ed5727f04c9a, 0xf89c40e6b514fb4a, 0x5f8853686cfc5a77, 0x4a453dc8a24ba255,
-    0x8d4fd32479ff1c9f, 0x15f13c6c7fae7b38, 0xf967ede48ae6896a, 0x22bccc2324db298d,
-    0x37846d6e41a2574c, 0x5041d314b5d50a4d, 0x05b6a9b56abf739d, 0xcfefda97368d3f39,
-    0xa17df86be695ac97, 0x64fc775ebb7a6f54, 0x7766012f9216417f, 0x0d163bbee0c3a8de,
-    0xc47e0d27d7db5bfe, 0x0d23a1c4fa7d7d12, 0x07db52393f9dc5ed, 0xc8983de0a87c07c9,
-    0xe716c971f0ac7831, 0x73f37395b217724d, 0x08e97e15d5264e49, 0x928a9378fe8a832d,
-    0xb278bed63ebaf010, 0xc535a96cb9978f71, 0x39e10292a2bcd790, 0xdd52afde6382c320,
-    0x642178c8fc9679af, 0xb12b6240c51ca139, 0xfa8a18b79a624f46, 0x9a10bb349c008103,
-    0x04fedf208c11b23b, 0xeb82c49ab063b186, 0x750a11307561e6af, 0x7bad0f4ae2f449ca,
-    0xc1e7d8add8a48390, 0xd34b22e26917e28c, 0x6aa65707c7cf1dff, 0x1e8f90ed36cb6fb5,
-    0x6edd7a08ca3fbbbb, 0x0833bb0844c1e638, 0x314f9cc0daa3369f, 0xf3c0512fd40bd202,
-    0x5efb1b3eb3bf79ed, 0x3757d142966e4983, 0xe7446f349bd434bd, 0x428f9fa57919dbe7,
-    0xd6bd020dea79dcdd, 0xd517c661f24ffd72, 0x0b9f63091ac1dd4b, 0x1d99dc6467afd586,
-    0x78abeef10ab9c7f1, 0x8368255123cde00b, 0x9b41dcc34b681464, 0xb1529b867c936bf1,
-    0x7b3eab96af1b697f, 0xbfb9939ce64cbc0e, 0x874836be73d1d3ee, 0xdcb7b734aaa2f4de,
-    0xc1926f4b45cb2c6f, 0x6f71a45fe935ca89, 0x9d39dee03a6ad8a6, 0x2bcba125fc044515,
-    0x02fc5b1205cb795c, 0xb0470987f251ff21, 0x2c553d16d0db2731, 0xb8617bf47319fcdb,
-    0x35d0ffac93277ca3, 0x83c01d1a4da34562, 0x88efb22aff3589af, 0xdc054a40d69f7ba6,
-    0x55df90582ad23a7c, 0x5db633500d60a95b, 0x293698035697c8d4, 0x79ecb9ede01821c4,
-    0xd202eaa85c0c9ed4, 0x3c9782b02879c13c, 0xa0fa125b497ad2ea, 0xa78add537822ecd4,
-    0xfc5cf269b0522afe, 0xcd24fd5143316f63, 0x1a4aaf3027ae9fbc, 0xce2221aa073a2b01,
-    0x6dfa5cf3b6ac970c, 0xc22cd3457cd72d21, 0xf647317c0b4e7897, 0x8aa49dda55316780,
-    0x26096867cb2babb5, 0xbac62b17311b6a88, 0x569cd0d8eff39a74, 0x9315857bf1e089d9,
-    0x625b880b04a7dd55, 0x7fd48e06f15135aa, 0x82f8b81cc1afea97, 0x7a1fcee80b924daf,
-    0xec2c3c0eb787f434, 0x8fefab6675c152e9, 0xfa4d65f554c0ce24, 0x6fb8338091a6f6b1,
-    0x1f98878e372c5132, 0x5283abdbdbbd477d, 0x9be8138e585e8cb8, 0x6abd53ee98441e8e,
-    0x7f5fce1ef7fb5dfa, 0x3999cf2772604bc7, 0xa41d41f09b53f51a, 0x15af07f3c9c35355,
-    0x86c7d215ce18f74c, 0x67c2f39eec0d0e3b, 0xe54666bcc6f7aebf, 0x9c53234fe6bf2ffb,
-    0x8783293ed4e770cd, 0xfe9c3ffab8cb3f5c, 0x7478c837874f7e5f, 0xcee3393d9fcfe74f,
-    0xbafc73823e5037bf, 0xf9e69baf1bd964fe, 0x6d13fddd757535b2, 0x3ba66f588712b05e,
-    0xbdf04ae7d89cd2b8, 0x7ee9b0017648433a, 0x77d8b6f5b43eea8f, 0x4cda89ee239cd3ce,
-    0x815b18223c4ef968, 0x02bd7bcd2d98e387, 0xaad1611f69c9bce8, 0x08273099a9eed814,
-    0x1668ccefdcefad06, 0xa398de722cc3c378, 0x305029b4b2af08d1, 0x7e48f0f705fffd17,
-    0xff7dcb7f5ff3dfe7, 0xf4d751bb603ee344, 0x43da054ccf8eb1fa, 0x701aada3be530abb,
-    0x1949fb5d7dea74a5, 0x73b40caba343f646, 0xb6ae1e4802a6aace, 0xc01ffa55a7c39575,
-    0x16489df3ebe14655, 0xff01cecab3c6406c, 0xbd53799f046c6edb, 0x2be99ee0b6d3219e,
-    0xf0902e3b6d12ced3, 0x1c67d56a532d5b07, 0x2d6e380e805f79a3, 0xd0fb7db6da5f13e7,
-    0x1fedfc4eba342047, 0x215194d966974ce9, 0xc682163bd9bc3a69, 0x89f106297b232571,
-    0xf38d76f03572a1b4, 0x8dede50783f5ba98, 0x14880e4fef80650c, 0xc8f73fc81ebcb562,
-    0xaa6fabedbd6023a6, 0x9838afe3ed55dc19, 0x7d80a317696ae8ab, 0xff70ac9a8bf86f2d,
-    0x32bdd6b5285285da, 0x40e9654734f7237d, 0x48283271be2ee269, 0x02e3aeb74f12a1d3,
-    0x1fa26b9d5c1a47c7, 0x0c39a3e969b7329a, 0x0779f4e4c993837e, 0xdf798a0324152b96,
-    0x078d4af141b3d221, 0x55bab0350644c637, 0x5a794215ca768de4, 0x0de0a3c735ac1d7d,
-    0x49a467d4489877d8, 0xc7e25d24b08097ff, 0x38c49c9658ea46a5, 0x7dd2567dd4e3606e,
-    0xe7c93ff0a46ea3ed, 0xe4e6892d6dc2b191, 0xc7e13be72056e975, 0x123a4d45d44a6710,
-    0x779f205cd5494298, 0x3c38ec2b8b2ee3e4, 0x383cec6bc6262f26, 0xfaf3676d95fc03cf,
-    0x121905baa308a368, 0xba76770b6b75d327, 0x9bf269b84fbae63c, 0xdc41dfabfcae7cbe,
-    0xaf9ef0589dd886bb, 0x3eb43826adbd764c, 0xab1824967f341ec8, 0xb24f025d744845ce,
-    0x4adbf22728d78b3b, 0x09c6661d61e6713b, 0xd9e8e3c3d2eda59e, 0x145ae5d2b703cc89,
-    0x9cd6cb70e21c27c4, 0xf4ab3cca864e969c, 0x4e767c3c18c6e37c, 0x725c8db2300fca30,
-    0xef0cd61b3b2fcf81, 0x93b37cba84340f17, 0xa6e722d87f75f31d, 0x921a92f065888196,
-    0xc6e9599170e2ab5a, 0xc313b50b52c29da8, 0x3974cf910bce2449, 0x4a336847a739f6a0,
-    0xbdd014d9de4c8b38, 0xaa62dd218f93f7c3, 0xfa34ccf878263e7d, 0xf225122865f53922,
-    0x11724cf34db184ee, 0x4fe442fa3daae44c, 0x53cf2741ebcec1bd, 0xad8dc125be6f8274,
-    0x107663129a8c4814, 0xcd1547bf90be11a4, 0x3b7aff2c6f2ab6f0, 0x9daa8f098b166c3b,
-    0x606f2f2732e8f616, 0x9debcb0f3622dc0c, 0x7adfda696a48a854, 0x0f27d6dc6dd040b1,
-    0xe1a8bfd5721f14d4, 0x6555211dcba6f990, 0x43bacd4391c27923, 0x43d1babfb2ebae75,
-    0x3a9b8c2e012d5e2b, 0x8fc4b3173e1f7df8, 0x03732dbd61144d2b, 0xd92e8aefa0186f12,
-    0x8d196427d2305bd0, 0x74bbd9da6c0a5576, 0x53a8646df66d1c12, 0x77fd4f5cbbe25947,
-    0x2ec317fe13eb8319, 0x0dfdfc4fac8f631c, 0xba7e7cc897454f6c, 0xcc84e6e97d27757a,
-    0x7f981d1991739811, 0xabd65437b958a65e, 0xf93f8d6cc999af06, 0x875f7ef9e5e1e089,
-    0x7f7c7cdc1f92d649, 0x754aba1e1c7089ff, 0x8fb7f146e36f39b1, 0xa24e112b1ff0cace,
-    0x975cb3eebc9c2d59, 0xd6710f53d6086d26, 0x669d73b9ddef3d7a, 0xdcea23f532b1e17e,
-    0xeff13e6e1e1fb4b1, 0x8d11d79997eb29fb, 0xb66c88e6b1e011f0, 0x95b38cb5cf9631cb,
-    0xcb923e89baf1ba20, 0xa5b8a86ebc76b78b, 0x870aa99d4d5267aa, 0x5943ed2fcda62b0e,
-    0xbb443eede627a41c, 0x50164867c44e6cbc, 0x06610db44dfeab74, 0x74484b18cc85260d,
-    0x75fbaa82a2c9a93a, 0xfca14c11726711f6, 0x444956124c51013c, 0x0076dc4289e885a7,
-    0x9e5b9acaf1e7dbeb, 0xeeee723abb17f12c, 0x89bcb6b7286238f7, 0x74a7799a17dd727a,
-    0x46dd0a5af898dff6, 0xe5588fb8dc70201d, 0xb71711cd2b7619a3, 0x2c469ea224e33d15,
-    0xb6c2b69177191b14, 0x45828d48c9ea4b17, 0xc8ea8b7366a3824f, 0xa4cd733c1553ed04,
-    0x0ea992f30add083f, 0x5c4685d7ed7eb12a, 0x69fdd5fb71390909, 0x239e91de4d346ac6,
-    0xf98241c4b932cd15, 0x3613ca70dc1da86e, 0xef807810fd1958a7, 0xd4ad60a7018e41cd,
-    0xaaa3a5ffa037d843, 0x5149f2e7e0a01fec, 0xf7e9fb3e4e9a3f8b, 0x66dbf373bf457e6e,
-    0x512ca7b95793b1dc, 0x6ec862e8452c076f, 0x66183374784e3911, 0x67d1fb6836b3d7e5,
-    0xf204338337f2fcc2, 0xec4bbde763dbed9d, 0xb441ab323de7145f, 0xc887fb4ba5beaa94,
-    0xfa6fa9e6b95ae2fc, 0x0a35a5eb525de46a, 0x914fc25c9b645d2d, 0x37df0ce7d63a4586,
-    0xa370e5b02c6bbf6d, 0xa8fce0737de2677d, 0x6b7df5f80d60863d, 0xcb73a4ef83bc12e2,
-    0xb90c8fa917267de1, 0x92e857295b26c442, 0x7690b832d3be6b54, 0xd1cb3ba40c2e397e,
-    0xdc18258f0e105db4, 0xc4c6c3129b0a6c30, 0xe8eb7fcbf1fe847d, 0x84ebe7285291b4f3,
-    0x88da612ba6a87707, 0x3e3b0b18d2b60c07, 0xc3e5918926192e89, 0xacc9590de325bc12,
-    0x8f43bae80e70e9fb, 0xabccc6cb189f5631, 0x112fd8ee8cb38266, 0x5c71784202c0b951,
-    0x8d42d3ba9a86ab2c, 0x48495d2c713c304d, 0x738ee00f6c427378, 0xe237691e55878fc4,
-    0xb49292088383a0f0, 0xe0bbac7a6c4bab33, 0x9cd76dcaf7f7ec03, 0x1df17cf7813e186e,
-    0xcb1724be7aeb1304, 0x7bdf6d8a4ff6ba53, 0x5a92c0129dc601ad, 0x1ecfdba3894e77b3,
-    0xc4ee981648f8c997, 0x1327f0559704f077, 0xf6c7face9cf6248b, 0xd3a7c549795534ac,
-    0xceb12013350b8bf1, 0x9c967b329cf6307f, 0x5416ea555053063e, 0x94c0c2789927b316,
-    0x29fa35f8e13d3f98, 0xe1a4299e4ad49c03, 0x6aa6da9f1405e754, 0x6d7fe21b9daf3b08,
-    0x70aff499ace67307, 0xfc39cc95347238e1, 0xf3ab4ee5ee4bdcf1, 0x149bfa8f27d6916e,
-    0xeaa41b8a377354f2, 0x00aa89ab90ff820c, 0x7ef4fbdf527ee7f9, 0xc8389f579300255f,
-    0xe91acb7cd4751e39, 0x3e0d37b97b24b457, 0x6fd194b0bc953de3, 0x0e618ec533549444,
-    0xae84cfe6d01568c1, 0xa38b4570aa5fe13b, 0x7b80328c4f863cbd, 0x978d5401c07313b1,
-    0x63a220c40951cae3, 0x8c10eabd7663d47e, 0xb62666d7db107211, 0xae2355de33a22105,
-    0xa16fa434040c6033, 0x3a5327a477707caa, 0xdf387643fadccdf8, 0xc7315c9de477b3b9,
-    0x73eacb92e3e49017, 0x9521ad3f09060ffb, 0x9228318b16e5595e, 0x6ff8b10f376a1de5,
-    0xd8e18aece995388e, 0x9c901d091c90954e, 0x9777909ace6dc654, 0xc7e70a04c3659cf2,
-    0xa153f231b6d3701b, 0xa62eb7950e9d6d2c, 0x7378ddf8aa339884, 0xd23fa2907c0717c9,
-    0x4be346cd8227330b, 0xdf6fac943e7b6e1e, 0xa6c465677ce621bb, 0x56bb09f3a6d81b8c,
-    0xb1b3436dd3e5cc62, 0xf125666f78d9edb6, 0x48d034b38bb38734, 0xb65d4e904956d073,
-    0x44b890a94b1c8f75, 0x456c61deed2a6e58, 0xcffde544374ebdb0, 0x0af9ac7be59c90dc,
-    0xa28fd19b53d27542, 0xb004fa21916d5505, 0x5375192cd51c6645, 0x9e5ed2849cf34936,
-    0x0e9e858eda23a98c, 0xd3719b6c68beb528, 0xb6202370584479cc, 0xee0b594cb8878331,
-    0xeada849e9724bb04, 0xf2d3f1f897e6bc2b, 0x05fe03af4282705c, 0x72be46f3102548d5,
-    0x5877ee3cdfa40fd3, 0x6581f32843e764ae, 0x582f09e7e88375c2, 0x4de32c27740e86d3,
-    0xa3d2f66f3885084f, 0x7d994e8ef1934fa0, 0x9d86d37a3fb7ae3b, 0x920a012d7fe25842,
-    0xf8f4c4caba931264, 0xffe1252a5359e79e, 0x8e6927683e1d9614, 0x9f18a26a580c0da3,
-    0x3c97e60c19b2e1c5, 0x47c583de93274f76, 0x775313692b0429d5, 0x94a550c86c96053b,
-    0x8375e074da522d38, 0xf3356b46c7a1b4b9, 0xde48e6f27d23f9c2, 0xb5d9d1c840049319,
-    0xd1aaac87d405d802, 0xcac0c4b39e5c5af2, 0x275bad24949ff233, 0x829adb5be362c451,
-    0xb24eb9adadd9ad9c, 0x30cc4490bf64c961, 0x5a45c189078ca12b, 0x433e39af22aa39a7,
-    0xd1893081aa66128d, 0x5870ee19847b6f1f, 0x41dfe0076e6c5ab1, 0xcc3262cf5caeaf89,
-    0xc921893f18758644, 0xadb9a4d82def1311, 0xe50ceebe39577b6d, 0x0f710331af9d3931,
-    0x95d0a8fdcd63b32a, 0x7302b690a47a8e23, 0x079e93301f26bbbb, 0x112c5cc344574d4c,
-    0x551f3986e066474f, 0x83a83318c2f52fe4, 0xcae2ce9c8df24064, 0x0373d656882aa328,
-    0x4001f2aa6736ef36, 0xbb1167eed9a2d2cd, 0x0d61500e983307b7, 0xe43a821769d2e374,
-    0x16ca2c37c2bda5a8, 0xf38b27a772490657, 0x5436a02ff1be1501, 0xef7748265083e9e5,
-    0x0649b8e6831616d1, 0x34a96eb09b6226bb, 0x34a94fc6f624438e, 0xd2e23c32cdbdbcc2,
-    0x46d38cec65605f9b, 0xd4c7c2721a9946a2, 0xd57b3e92344210e5, 0x00eafeb038327c95,
-    0xb842413408e28fe1, 0xb485cf6997385b81, 0xaea4b9443151b4ba, 0xa75b9ff0499dd8ee,
-    0xb0a24dd53c0dd0db, 0x4859b292b4d1299f, 0x336f3bad31b8a8cf, 0xffd4ce5ed8ecd012,
-    0x2d1ef315a45e226b, 0x011f92c97146aacc, 0x9705615aa1cc4a30, 0x22f299c8f62842a5,
-    0x930f46cd729bde7a, 0xda63effb509fb66c, 0x9e8f726f5a2fb0bb, 0x2c539d7b580e5e92,
-    0x33bae519fc92f525, 0xf2f22c9d5c114e7f, 0xa63d563fc35fbcc6, 0xac69c4a6e6748fea,
-    0x9797f5cbd7912f02, 0xaf40209f12fc175f, 0x9d0a130b59ec9a2a, 0x59da9457126322f0,
-    0x0a89ef4de95a668c, 0x4a6d6cee4c07521a, 0xb9a58986623e5c70, 0x48abe588dd5a6891,
-    0x2cb64e92c1bc9992, 0x5a8362b94dc073d2, 0x23e85c075a368e44, 0xac62103287541844,
-    0x7cc3f1b5cdec0a3e, 0xc7173a076cf487d1, 0x51451811114688a1, 0x691c41303acb91d3,
-    0xa6be9f96231ddd23, 0x1fae44328a262acf, 0x2f82664d43fbcdba, 0xa296f0c14aeb0711,
-    0x11e7c64b8bdc1ef5, 0x5d09a0e3e00b1b4b, 0xb1f94d714eb115d7, 0x60eb1751715e92ec,
-    0x153b8a4019360f2e, 0x94e9ea269b42f875, 0x632db4070cbcc183, 0x4658e7166f18d629,
-    0x9945c53aa313c9ad, 0xc34aaf66088b8759, 0xd9ba024ec4314b1c, 0x423baa6ff919bbd5,
-    0x84ae8b8dddd19af3, 0x0139f5d9e2b4d6c7, 0x73f047395a320704, 0xf2d1221dfc0edc08,
-    0x05683233577693b3, 0x041c7f7455591239, 0xb2973ce7f583ee80, 0x743b25dd309d4627,
-    0xb462a34ac5276e69, 0x1c213d18e9d17d45, 0xd05ef1d8522e7ea5, 0x6fe74915bec8e550,
-    0xafaa5e8f1777444f, 0x3d87998b1dac2069, 0x0cd111bc7c962fc3, 0x1878ed784abd95db,
-    0xdbdb54cb3c513d05, 0x18a71ea03bb21c99, 0xbb533d1ef60db667, 0xec396f6885cc5859,
-    0x469c0e84e114c5da, 0xed02185cc0da42da, 0x5737312b51e018bd, 0xe4a87838e88ffa41,
-    0xd22d1e1e906677cc, 0x6a0c89870723be0a, 0xec57a30ed7e0527f, 0x128cf5a5d9057f9f,
-    0x87833de798c62ff2, 0xed99bcf47eae18d3, 0x337f2421f8996403, 0x31d9270309d3cf94,
-    0x4efa914fd6feddf3, 0x451d087422a77239, 0xea538e5ec236c3b9, 0xc0a2cd47b3e369a8,
-    0xc4217b9b47f945e1, 0x0a6f0684c23478bc, 0x6860582dcb780631, 0x7b58b220cce711f1,
-    0x15efb6a316ce078e, 0xb6884a76eb422798, 0x7645a61c93d88d78, 0x5691d3309b956156,
-    0x67b2c9758d1a811c, 0x973c2711903e2a15, 0xc9d460c38bcd968a, 0x73ca4d04b9c7da7c,
-    0x0bfe2e67b863850f, 0x1f56152939ecbc53, 0xa7c1be7354b67e2a, 0x7c275149e7f091ef,
-    0xef143d4c0f767631, 0x7d346d47218eeed8, 0x210a1e79857f1421, 0x65282b5945bdcd56,
-    0x0fe569eee63e1111, 0x17c313b59c27b804, 0x4bd112641ee0c4bd, 0xdcc6ed73364de705,
-    0xe230ddbd789feba8, 0x9de4f636c1f88ef3, 0x0e159a98fe847b8c, 0x9ca609f7d93d4138,
-    0xbf7b7e0ca037bb23, 0xd441c9cc49a8cb86, 0x796da78379449bd7, 0xf2093bf58b218cc3,
-    0xaab4812be7c46f6c, 0xfdca11ddc8f01e29, 0x2d334522d5e9c73e, 0xc759cd693ef17b91,
-    0xd7305beaa3864801, 0xe7064801d5e9f1ac, 0x5ea97503765748b9, 0x3a1a4ff5f7c6139f,
-    0x23ace6842aa9feb4, 0xcbed622133d4f372, 0x7911389d935c72dc, 0x0bb3d715d60df041,
-    0x9ce84ea4a623b152, 0x06daf1dbb4371d35, 0xc6da9df6f005e441, 0xa9f187a36509e44a,
-    0x274f1af20e2092f1, 0x4e5235bf228c4a54, 0xaa85117c4d7f2191, 0x2fa4f882b3caaf1a,
-    0x146a4c430c9968a9, 0x86f5cb64fd53924f, 0x6365c90ef4123b9f, 0xcd52995be8cc9148,
-    0x09a204131047a207, 0x3bf75a5f5cf3096e, 0x3cf162986eb62813, 0x65ecdf89e2802f92,
-    0xb66b0a4d9c242515, 0x422bcc53d65a91a3, 0x6f3d2468ce543d8c, 0x5a17588669432523,
-    0x242c954972a8e661, 0x119a58d39de5b0be, 0x216d6739c21e4560, 0xad820879d02f9a16,
-    0x857ba46ab9bb7bee, 0x614fc2585647b809, 0x309b1b7bdbd5b8b2, 0x674f4dd46abaac82,
-    0xb9d5c84dbb9cc60a, 0x079125050ea733f6, 0x9c8d939eefe10d42, 0xda139eb542e8798a,
-    0x305c41a308d68d91, 0xe00b5fdbb3a08869, 0xe45ca4165ec2543e, 0x81cf6aa1cee9769f,
-    0xd3661a9af6163285, 0x73be1cc358bc41f1, 0x651989e8cb05b244, 0xf0827623f9259ac9,
-    0xd499293f3fc568b4, 0x6e1db977f54e3909, 0xd47a5f1c648a936a, 0x365922f5c383fb73,
-    0xa6bfbac3b9b5f912, 0x84b9ec8430f3820d, 0xe8498531205c6990, 0x3355158b12418939,
-    0x64fb8601dbccaf8d, 0x67d2cc50c878e4ae, 0xd190235776bc689c, 0xd0221f873cc2dd5d,
-    0x7daba7c11ffa49b7, 0xabeb1f45d6399f6a, 0xd93a54a5d3193a42, 0x51a2dee738671595,
-    0x6ae18adbe73256ae, 0xf25ec127bff3203a, 0x89319b3ed7dca7e3, 0xdd9902d7bdf3f916,
-    0x2bb9deddcac38d9d, 0xa1122af9463e91d8, 0xcfc733f4a0339850, 0xe70d0f99110f991d,
-    0x95c3197110aa8087, 0x21fd4e86f509645a, 0xc9d35605f94206ca, 0x8ddb5f12bb459671,
-    0xfa15708d99c3ea17, 0xde4cac67f0cbd862, 0x48cfb61ad2339080, 0x3beddf1d939e8ccb,
-    0x3092c16168090cdb, 0x3335e51f5930b594, 0x1bacc71c97bfc6d4, 0x2d016591890b94ee,
-    0x89f9940982d3ef07, 0xdeb6d11c87e9c3c1, 0xe1682f18180bf82a, 0x53380d83e0137bd5,
-    0x24c509c20bb99c32, 0xe22fd5d9327e3527, 0xdac2a1788526aa38, 0xd7222f609e90d32b,
-    0x18cca7d6831a69ce, 0x8c0735411b6e1589, 0xd8fe5a73bf9fa095, 0xffbbe9fe5976e0ed,
-    0xd96afbead766a8fc, 0xd8d9dd3ae6f8fb6a, 0x04d377803fe14f5e, 0x0cc3f85a9db1aa4f,
-    0x9c383a0d10d0ce29, 0x1dd95afa13943249, 0xe9c8cce2d42869a0, 0x8e3fc626d512a91c,
-    0x2389f70c44ec50af, 0x1de77079ae7f45eb, 0xf5f9343eed6b03ae, 0x661394b311973077,
-    0xa782238c93ca5857, 0xeeb41fb6dd1c43e5, 0x3d76855f4b474765, 0xfa42832321b71413,
-    0x0a49067a88ba8cf7, 0x17b99007ca71d277, 0x596365252cdf6703, 0xb3b12969929bb185,
-    0x1f7f995bb71dc7c8, 0xaf3664bd95d9e6c5, 0x81817627986fec86, 0x31ddada9ef6ecc97,
-    0x44459b7146e16fe2, 0xb46bb247afea9d88, 0xd4d043e4793bee0f, 0xa7cc674d2a4e7a1a,
-    0x95d5777abb962655, 0x91fa88f05f3e9a1c, 0x9e38a9f5a59ffa8d, 0x8c7690ce11b978ed,
-    0x99540ccdb48dec0a, 0xe03c94b8ddf7b213, 0x49b5e457dc47ce2a, 0xdf7f4dea3521e58f,
-    0xd8a19eb08c6ab6d5, 0x48334d206d8cd389, 0xe34e2006ce5c5b36, 0x257f3bb6a0b07fbb,
-    0xbbcbad451eb74672, 0xcab6f62296607c27, 0xd144ed52d4383a0d, 0xb18639cd8111ff71,
-    0x56753cdae907dc3a, 0x8e9f1af1e762d3f9, 0xc05daa58279d2aa1, 0x85e20864c236066a,
-    0xb9149f3460a043fa, 0x7fbcdf16202b9d5b, 0x2501d2bf31ce99a4, 0xd584c31c5d72a377,
-    0x046ab830b2733476, 0x6cba13a429f2486e, 0x16d6aa75fd8237dc, 0x4f6ea430f51d6701,
-    0x997a63545ed5b2bf, 0x5e03a2fa4ef3a24e, 0xf5b4e7026967432f, 0xd5bbec29efb2fb7a,
-    0xb9b27ab9465eae93, 0x4b97da7cc6e9c269, 0x18cebdcf62da571c, 0xa82039a9471eaa90,
-    0x2023e9a6c1818976, 0xc7558c1b5bbb6a1c, 0x76603f2e31ea0c2b, 0xdc8af3a5753dc776,
-    0xafd764bfc3190c21, 0x6c24cf845f17c4ff, 0x0950838d48a76746, 0xe5a4b5c9b034f9ba,
-    0x56e0f4b904023f88, 0x9d9cb8219d73fd71, 0x247b074ce91e9f21, 0x2da601392cf22f24,
-    0x14cf01658db31ce6, 0xf5d671306f6e3f19, 0x292e0db1e3dddf8c, 0x4925cdaf1678a62a,
-    0xed84737f985a6094, 0x6df66a83688fbad3, 0x5a4548baa9ea4eb1, 0xc56c5580bb1f2934,
-    0x84d56254da99f3be, 0xa5464ca42eaf371a, 0x8371dc30d391648c, 0x2478da3ca42e83f1,
-    0x5299806ade82eeeb, 0x8d47f9e87f6cd45f, 0xfbf3760729310c40, 0x74da61bb1367d37c,
-    0x16fff2f377708223, 0x869d81da33cbd91a, 0x48349f2342688948, 0x22ff3e7ff15dc45f,
-    0xc4a1359eb057ab8d, 0x11fe0ff26e92aebd, 0x6217a452f1b7820c, 0x0a1abbbc124be5b3,
-    0xb708851891329d8b, 0x3676d8dfbfcb26b9, 0xd20183c4ff104587, 0xa35b71d828e81660,
-    0xc890b3db5b2fc619, 0x2476fd7472072f0e, 0xb79c02b092f4bcaf, 0x333efad19cc22427,
-    0xb9a0b590dadafa1a, 0x91b9e02bb188ae1d, 0x2ba94524b6a32e4c, 0xac3647e0fda80da8,
-    0xa50d208c51fc2de9, 0x8bd6d3d89c4826fd, 0x5fdb305b2b4d20fd, 0x451673e28bdfbcf6,
-    0xefd75f7f2961abff, 0x9548447ff3c4ad37, 0x67f9951c9677ca67, 0x34f1d88a18c70c36,
-    0x3b8b00701cf5f10d, 0x09bea30f79b31bb8, 0xe20ee0281ef7b457, 0xddac4be5ffab3d21,
-    0xce12d04621b49cc6, 0x404225db6dc5c081, 0x1d0c5e6180ea730f, 0x1959f0f713b199cf,
-    0x74c3a2a1513bf7a8, 0x683652d838d713a8, 0xda54c09c9c0761c7, 0xd1e92dd6fe96f15b,
-    0xc28ffdd0eb3df0bf, 0x78d88bafe3a99773, 0x2e53491de197612e, 0xc7da56c5cd8a042e,
-    0x06eb4883f52cbe83, 0x5d09645a78bf1263, 0x58493fd76b84b419, 0x9322d6ebf6d68019,
-    0x52a1ff9b0f647dee, 0x953c13e596999041, 0xbeacc27f0e068beb, 0x5679838cabdd65a2,
-    0x5aed1f931364a964, 0xbb5b84a3355b6584, 0x14357191ccffe944, 0x8cc5b5851053c15a,
-    0x7555e4e7317bc586, 0x400262503f1281f9, 0x3ac269929c9d0547, 0xa1c28914a7b7f1e9,
-    0xe270417d9bb33b94, 0x921ceb7497cb49ec, 0xd21c57735b1abb69, 0x66978d6ea013f0ee,
-    0xadbb00c7ffa72961, 0x5b1811c4e3385f60, 0x00eabca5279e1838, 0x4d206ab8622da54f,
-    0x9a483060e5644014, 0xb2826d7d403c9bf3, 0x29406ed0408f4b99, 0x74d15166cb98edd1,
-    0xb594e4f9ab8bde0c, 0xc8e6f12fac9b45fc, 0xdf25c9794f332455, 0xa15adf204f99f753,
-    0xe902fe4fa5791387, 0x19d750c919114d66, 0x073fe643f45cb82e, 0x36bcf7fe805f8fb2,
-    0x2ccaf20f44d05df0, 0xc68244cb5c88b95b, 0x7e8617ec584c2fc7, 0x4a57eb967858e5a1,
-    0x3cea94c06f7b7c10, 0x9e74e5c9f185deae, 0xe0ff911446f49533, 0xf01079cd39e2c48d,
-    0xc4c8464c0138c64c, 0xbe8d34f374836401, 0x73c921f0118f702d, 0xd17e4857c38903ed,
-    0x2beb0f66fd880eca, 0x8952dc7dd0715a3c, 0x627fbbbbdc775330, 0x988c0a88ebfa8b74,
-    0x4ddc901fd1206d6e, 0x5d4c6597fe2fadf9, 0x0f08983a1caad58d, 0xe9c657e7721497ee,
-    0x5c074ffc877b6ac1, 0x3a62613add891f78, 0xcef4c82c6e163a8c, 0xeab2bae35ec5076b,
-    0xf161c1e24e52fbeb, 0xe34c6ace9642f3ac, 0x0fdc12def13ab98e, 0xd39f015db7b78321,
-    0x894e57a8057b1f74, 0x487175a23bb0bb1e, 0xa33a6c4f6c74929a, 0x6e885cf620673e23,
-    0xfe51ce834a1e88b7, 0xbc7e5c75da8bebcd, 0x1819e271dc2a4975, 0x528d347bfe2a243c,
-    0xc67ac2ca30e3942f, 0x078f83277b8ed317, 0x3bdb678019afbd37, 0xabf3fe47a00812d0,
-    0x9f17174430e07ccd, 0x7f716edb94a48bff, 0xbfb32f6d6fdb58d6, 0xfc7e7f0585d1e800,
-    0x6693126527b12151, 0x7cbcc4596c67b1e2, 0x2ce6e1481009c988, 0x298006404b8ac4ff,
-    0x3ef55655371aa47c, 0xef99799ec4221a0d, 0xa0d7ea5adf2a39a9, 0x378a7398ebe08348,
-    0x2beea75ad3ba3d4b, 0xaa14d466185cd209, 0x8a308184a90f8fe7, 0x70401d8371b74248,
-    0x3c16935d82ae94f7, 0x424d2447d7de0f5e, 0xd603ea4e97369ece, 0xee6e6bae1fd8d9e8,
-    0x4945a8c84e9c1240, 0x170d7be3e16eb4eb, 0xb6ecfa636610b557, 0x9167ea4bfdd3adde,
-    0xfdba3f30798b7bb5, 0x0a482063f786c5d1, 0x30f8f77240bb2b18, 0x0dfa4f88e8552e0c,
-    0xb4938f9a60f1bc89, 0x06075e5e758474bb, 0x61de1dda3868e7f8, 0xe805b4fc586fa6c7,
-    0xf0da4df2193190d2, 0xb75a3b0df2940d8b, 0x5dcfbb6fe0e21e25, 0x52d878218e5e0460,
-    0x16318c57b68bb846, 0x62d93996f00f187a, 0x0ffb5f21f670df7c, 0x65067b93c641e541,
-    0x7934cca207651cba, 0xbb667fcf3cdc335f, 0x13d5a75f83c77445, 0xbfbfd9f71f3b1ac2,
-    0x3fa409439cef0e1e, 0x3dda8b1ec8bff8ba, 0xe739de54933eef4e, 0xa383e583e92137af,
-    0xed51ee6db01f88b5, 0xa15a51d4ed7f75c0, 0xc7ed491fa12ce69c, 0x06f31c07e6f9a11d,
-    0xb9477b3b3b4ba982, 0xd8174354931e0556, 0xf579f791a9ba4f22, 0xcf61eba7a2898b87,
-    0xb804deb61bb06b87, 0x5c0c83e89273b414, 0xd3259d4466b03be8, 0x7f1509d7e23fd4f3,
-    0x1f3a597fe8de47f6, 0xfc47be27b13f8852, 0x6218a5a24b4ca73f, 0x3c77f1dfbf4c181b,
-    0xd8f1cccb4ac4b4e3, 0x190632cb2f9e33ad, 0x648ae0dcd9aee34c, 0x69e89fbd92179eb9,
-    0x71457ff51012bb30, 0x604f66600810e697, 0xf53595fd6f74b55a, 0x49ea40f7c1dc3afd,
-    0x499d1fe820cdad70, 0xed971aa02732df33, 0x3b1c3e848b195ece, 0x89f5a4ce720178af,
-    0x7e9d2cf44f58f6af, 0x4dd9bf8956c0fd40, 0x8613a9c8e9eed184, 0xac2f0188c466b0dd,
-    0xf117b9ff3c59504f, 0xd7be2e964dafc814, 0xd835a6d5b92d4ea3, 0xb6ac526ec9076a6b,
-    0x19a21ab583ffdc20, 0xdda4d6474f627f20, 0x50c3ccef1b0f30c0, 0x73179cadefb59d3b,
-    0xd04119cee56fd733, 0x8d5ff7e6fdebc82f, 0xb9a1929bfb7a5372, 0x61f60f46747ff437,
-    0x967a6efc0af3289e, 0xf390fb9ddcaac14b, 0x5d54a3f556c5daaa, 0x239a297821a509c3,
-    0x9e2cea30a426d12a, 0xb9668f699f3647e2, 0xae038e9bd558fc8b, 0x6adff4cad6c02d17,
-    0xc4f6eb6f5accd374, 0x4ed767f36519eb77, 0xec4dbe883955a437, 0x4743bff9b966e56e,
-    0x5a78f5214d9116e8, 0xe8170c4186ac1a3c, 0xcfb4f5ecbaa1c55e, 0x97f357e90decf1f0,
-    0xfad19fc9bce65fb2, 0x6bd95ccb242363cd, 0x0f80bca05d78919e, 0x27cb790d74192fac,
-    0xbd5823f602b0dcb8, 0x5c105dd7240f20e8, 0x708b2d46490ce79a, 0x061352c7d54c9bb2,
-    0x4ccbd86a7ef8f8ee, 0x6e7af8d8228c59cd, 0xc909e81f9eeef2ac, 0xecc35ed23e7be7bb,
-    0xd38dc932b3e1b217, 0xe203fa98bdf1e09c, 0x28453833b3eef983, 0x8d196e7afc8b535b,
-    0x5d1383d3d65ad562, 0x187943221d033f0c, 0xbe8edb45fba3477b, 0x7bf1800785cbff7c,
-    0x90d0b0e8c55f0f92, 0x03a69d1c74fd0a7a, 0xad4a9753647f40ae, 0x2a1b3adb0c58e4b9,
-    0x964411add76c739d, 0xf2633806182eda67, 0xe31dabdcb34cb41d, 0x6da2f13cd0ee6cce,
-    0x8d5bf65c965e2fc2, 0x7fa01e04ee0cfd1f, 0xed3e023ac2aade58, 0x38602b79b3b10ce6,
-    0x46f49f7423ef0e8d, 0x25091275b6080494, 0x5168ff1729fcf7c4, 0x3088b243a171e782,
-    0xbdeb670e29344687, 0x33e670948e064e9f, 0xbbc0698da9febc32, 0x330ed40317e9009b,
-    0x3cc437490e289cf8, 0xdc5d7fcfbcee8118, 0x1932e10aebeee091, 0x59d2159d2d08a479,
-    0x7430ed96470dec61, 0xef31f4ccae76afec, 0x0d1e4566d99d4b1d, 0x792557722fe9cdb9,
-    0x4ea28c786d79e2e1, 0x29ff9c435ba2a1a5, 0x98ada9791cad16d7, 0xa6e3952da52cb229,
-    0xbcaa74a840523ce2, 0xaecf7be6259bb25c, 0x74704b984bcdfbe1, 0x937d43eb9ae67d7b,
-    0x78cb4a9df8b1992e, 0xcbaa502b1ee4d5f8, 0x45e189c82f7c7cab, 0x6da798abe9f73cc9,
-    0x9d3f2dbdb1cf2f84, 0xf73e0949dbf49dae, 0xf53678f0bebbcf94, 0xe14708f4db069545,
-    0xd288ccf7d02db4bc, 0x3f233f05b698a3fe, 0x41a502af4c1ebc47, 0x80c09a04b12dec41,
-    0xf3d68d37bc5a7bc3, 0x765fbadd465a7112, 0xf30fd4015b25026f, 0x5711e396e51f69c9,
-    0xd302c9bd2f559e3e, 0x43aa6c7cfbd6e236, 0xbcae81e8c0e138cd, 0xcb3307504ebc81af,
-    0x7ba9fa4939a5adf7, 0x037c1ba5e100997b, 0x48fdfdc67e378c5a, 0xd4fd8796878e279a,
-    0xf047fb9f9d75567c, 0x0a3d1241a2e200a2, 0x9eebd6b009c69967, 0x97247a3b231323d7,
-    0x1fd60ff6471e3e16, 0x2ca156d24abd3c61, 0xddf7bd41afda8505, 0x32999358fd9ea88e,
-    0x2709fdb3e12150e1, 0x096215b785142253, 0x969c97eb8aa91293, 0xaf134f53dbd39fef,
-    0x718f78c405559a89, 0xbf5fad638e399418, 0x73fa81d163172206, 0xfc733571d9ae2801,
-    0xdde3dfd3d06af054, 0x773c69fc371a7f71, 0x1d2b06c24f0e87b5, 0xf47b6747c50384b4,
-    0xdbd5fa034c201534, 0x6985f77bfcc82008, 0xf9ad1d1823e1133b, 0x3b7fb812f41dfa56,
-    0x8c8abe1781f490a4, 0x4912a1b7e18fb72a, 0x66555b056797638e, 0xa13e686b050be32b,
-    0xe81255f9a9d04d2f, 0x7fd9f00f6d05a06a, 0x0675dab0505d995b, 0x26d85588b082ffd3,
-    0xb69eee5c519672fb, 0x634dfbf59bb7f0a2, 0xf94c6738db448a95, 0xdf95cad988d9b8e7,
-    0xbe78869dab722c89, 0xac11dc35c1fbd2df, 0xe9708f28fd1ef120, 0x7b2ecb2ba8ea9c33,
-    0xf58e19a8b84961f4, 0x59d225727fe618e5, 0xcf1c95e62d492f84, 0x1102d261e69b16af,
-    0x86ff48efd90ad81b, 0xa424c6a65f21dd19, 0xcf7c6272dc0089fc, 0x3c2a8f8a1640d015,
-    0x3c71e7a3b065caba, 0x810b8a774010df1a, 0x87b31089250a9844, 0xb4a9805c35ded50d,
-    0x3a4f0275316a7d20, 0xe6f1580e899d0e9d, 0xca976b7fe60c68e7, 0xc31b6efa116bd124,
-    0x607de6eb35dd72bd, 0x15608071ef89e93d, 0x99ac6b34dcf9217e, 0xff2ce1164d048ac6,
-    0x75c2818be36265e2, 0xeca57c7cc3fd18c3, 0x5aa8db77a6e995e9, 0xa505342e492f1f67,
-    0x9343ce280637a7a4, 0xb5bab9d24836654c, 0xa27b51ccf43e1f2c, 0x092022aa2e340c86,
-    0xc8d6e08bbaf1a407, 0x09fe7d4fbe3ada8f, 0x9f44dea027ddfff6, 0xae7fef49bc1f35db,
-    0xc1d708fcb14127d1, 0x6d210ddaf762a844, 0x444bd5449a483e78, 0x867e6eddc162cb0f,
-    0x651bf6bebabbcb8f, 0x74ef762d7ed71a69, 0x485b279dd2c7f521, 0x9123ab300f195ee3,
-    0x1b4bbe58110e4d95, 0x742d6e918ec604e0, 0xf4ff0d1d7868daad, 0x38e933a28849d7cf,
-    0x5d878e344ecc3f61, 0x4e73227debee9b6d, 0xc7565fa649451237, 0x9b1692488b1fc2fb,
-    0x793098b8fef26dc0, 0x5d47be29c216dc4b, 0xa35e6d4c90d385ed, 0x9b46bd643561fba1,
-    0x9e0cbb8f222624ac, 0xfc0cbededba389fa, 0xa936aa2a023bb18d, 0xa00d460ad7b9fa1a,
-    0xe059c49bee71eb44, 0x69eaf957e707853b, 0x770e8aee306f5874, 0x5d2005cf7d725875,
-    0x6dd8cee82109398f, 0x23d9d907be9eea4d, 0x5844eec344a78252, 0x1063fc8da2b71fd1,
-    0xed4740f7d697eeec, 0xc88da3afd7745fdc, 0x23aeb2d625620d3c, 0x74a8350f1271ef9f,
-    0xc337e43a6e69e1b6, 0xd587991571e23f3c, 0xb75155d6a2cdb121, 0xd74743f920e24dae,
-    0x0f2d8f01b7aa357e, 0x70d47bf2246e3181, 0xb4bfe67eaa3e9277, 0x73ecae6a2d1b5d11,
-    0x4ea3c3703e426efb, 0xf871349ac60a19ab, 0xde9d4469cb61efc9, 0x7a426da185acb138,
-    0xdc97d8e5a4a175e5, 0x90eec8593fe78c20, 0xbc34621d4fdc9ba5, 0xbdc7f607512af64f,
-    0x49e0e5ae9828c301, 0xd269b5de80676365, 0x1de449fe63595b33, 0xde370f270df034cd,
-    0x9a8caa1920c1cc72, 0xd8de4d53dd4de6bc, 0x39a6e475b2c9963d, 0x120112edd9cecef9,
-    0x614202fde01b5a1a, 0xe7dde5115df41edf, 0xdd9d1f66ddc748dd, 0x37a4427f134ccd39,
-    0xf7ecab1655acf34d, 0xcdf5b681ffa71553, 0xb2b68261b790d63c, 0x787450d80987154d,
-    0x39043e609cdc58ac, 0x0938ae5b85483a34, 0x0e9143ac71fa61e2, 0xf197ca6f166eedcc,
-    0x864b6534f9363399, 0xeeae85065ccae8ea, 0xfdd19b7006143f5a, 0x1b92408731c3d730,
-    0x257d30ff73222488, 0xfad1d61d95ce0d58, 0xdd53c641934da3f3, 0x212dd3c0bc0a6d27,
-    0xd58fdc3ee4125c34, 0x5cee7cc8e1a28d53, 0x8fdb0be7129fe73a, 0x7438cc222fd3abb7,
-    0xd497e8ce3c4c5ae2, 0x5ee4dae741151919, 0x8dc9bd4f0bf3e09e, 0x5bf2e119201713ac,
-    0xafe96551de98ce55, 0x922365401c4c8b39, 0x20f281befe8606d7, 0x2650750bfbef34b4,
-    0x4d37edd50234cc83, 0x7f207ed576ec7fa0, 0x0bd7d1186b6fca1a, 0xcd9d9d976938ed06,
-    0x31d1efd22e8a6583, 0xb718795992d680c2, 0xdfb5c3189f966571, 0xf59a88149832be78,
-    0xcb36b9c16a9c42dd, 0xc76e0aa9d5d07f4b, 0x747e913ab0dcbfa1, 0xb5d9da6345aef53f,
-    0x70aa90aa65d62151, 0x0b0a27abba1a0de8, 0x08d883cb37ed886d, 0x6b24e8d60f726b63,
-    0x76708d45c398094f, 0x464bccd953eb07d5, 0xee23b1a2f24fe200, 0xe0542ada85d4809b,
-    0xf4cd0668f0ad23be, 0x5c8bb38d7fe77c20, 0xfe4a8976ed7936fb, 0xb57361567bd8344c,
-    0xe645d86de2b13018, 0x553b2348cb68af04, 0x782e67e6f007906e, 0xa709f81006a2cc82,
-    0xba29399358f03d53, 0x16f3340e92c58296, 0x397b09303497e78c, 0xe3e5c3217645b341,
-    0x76a04deb60b7f43b, 0x98624ee9c6276a07, 0xbc2467cd91a1903b, 0x6932e33251cef603,
-    0xdade6dd3edb6b995, 0xd69158a4342f2632, 0x8e2d8df4daf76878, 0xc4d24b620f2698f1,
-    0xc8d78fbe8f808fb4, 0x852bf18fe24415bc, 0xdbb623f33bd43bb7, 0xac198c6d0e567bb2,
-    0x8e68b64f521cc911, 0xc7cec4bc224541fe, 0x77cd21f4ef8a951d, 0xde62f86778fa8624,
-    0x59711978e1d20023, 0x238778599d4a1206, 0xd52e35678b167407, 0x5f9bbf48b477a922,
-    0x0aab0dd30a47cd23, 0xad7a586020965abb, 0x3928f539275f8436, 0x9249331ad01ffaf7,
-    0x96d1f8e2e50a1d9d, 0x8ad293c992b8caf2, 0x3a8408c2016ced1b, 0x5b72c7ea53342b03,
-    0x83448a36743967bf, 0xdbc0242148fd57cf, 0x5fda2c5d6ccf77ef, 0x17bdc0d6dce3b069,
-    0x2bda879ee9439db3, 0xb4be4ad3bce32270, 0x997bf328b0f54ce4, 0x27e96019b451e334,
-    0x7b4439d2373f7b8e, 0xfb425465e15fd83a, 0x99abb30f643a9f20, 0x03cfcf56d3916ca0,
-    0x1d469c8fa5b93601, 0xff4262962acb69df, 0xb03bc9bad764b43a, 0xed866d5fce53c3cb,
-    0xa855482f61500024, 0x37ac78075e95595d, 0xa739725745f1ab70, 0x1354c904b624606d,
-    0xa38288ff9572c20b, 0xb49d1bec8e4d5a59, 0xeec05c71624064f8, 0x441a524ea4897397,
-    0xa7e734e2095ed84c, 0x120855246a284bed, 0x8208dd6373950ef7, 0xf7cd8fe9f0b17936,
-    0xbcad5239ba701630, 0x7661bc351025ed8f, 0xbe92f6d346ec702b, 0x322545980907d834,
-    0x114f57e9464c262a, 0x4958a622eddaa8cc, 0xcab112ae047edf1c, 0xf20103d1415475bb,
-    0x26ef0e7f4c0f809f, 0x3304aacff022b5ce, 0x06f5585e4e37ba3f, 0xa67ec8f88fbe76f9,
-    0x1927d491086cf1fc, 0x644216803f67bf1b, 0xa7ef705b1a21fd8b, 0x6a5ccbeb8da7847f,
-    0xd027e19318551c68, 0xd616f35bb1381000, 0x05816ca2474dd1bd, 0x4a7b17509ec94b3c,
-    0x945d1ea07c433c65, 0xec0554e5e1c0e793, 0x490fe3277c338332, 0xfc891042e875bc1a,
-    0x10f3ec7cb28ee93d, 0x578273f3b8b93381, 0x2a365fd36fab5d88, 0x16c77df7589bd8a8,
-    0x6e7f441c383a84da, 0xbf4b431058ea9b70, 0x7e6f850fd76e9e9d, 0xe65a90179cc938eb,
-    0x0e0eebb5d5307205, 0x63baadcb2196a1c1, 0x995b1e0e2b04e671, 0xf911c9a12d1dfb7c,
-    0xf84c87462ad00099, 0xa92d2b7b03ba3e68, 0xcbf822a81c5db1cb, 0xaf133e952f171e78,
-    0xdefb31855df1998e, 0xd72072c6c7f09915, 0x464781341b7c35fd, 0x2286ac6b030b0fd6,
-    0xc4d4a579a6b22d04, 0xd47fc2abb4fbc4cc, 0xe9ff69f7495bf3fe, 0x67b1298a3c039433,
-    0x73450cd74567c492, 0x8319b18f478a453a, 0xaef9ef783901aeb6, 0xe89789a67f57dbb0,
-    0x56591fcb89467e71, 0xac4e34124793d869, 0xa7eb3ec768e135aa, 0x023d83908dd831e1,
-    0xcba0cbb26d9940cf, 0x3c1f7a91ee53d67c, 0xdece39754833e673, 0xc64d5d96beb00f99,
-    0x2e2741f1ca5ca4bd, 0xfdc8be48422b0eca, 0xc3c4853b8dcbc921, 0xfbcf442e7cd6d304,
-    0x17a6a986535bb4c1, 0x9ef02855520ec740, 0x0511d5b1b0ce7bcb, 0xa3e180de1a462d35,
-    0x5016962dbdc4921a, 0xeabe480f610c4836, 0xe6761bbc64ff6ba7, 0x98709a168c7639f1,
-    0xe2ec50b3f71846be, 0x4744d52e787d95dd, 0xee7a34f7cc07835f, 0x42718ae61c70de59,
-    0x1945e04bb2e2a14b, 0xa34717b311fded76, 0xe310fd980f6fafe3, 0x99b98a07466ac79f,
-    0x57601edc349eb015, 0xa80b37abee00a009, 0x535f8678bfa17e7a, 0x4674cf1beedc0e77,
-    0xc4d817b4a41f36a0, 0x1a3cdab98c36ee8b, 0x1af06174b0ae7ac3, 0x28f90ab07da79ce3,
-    0x012f30c2b9479227, 0xbd8a0e2e0f0dbf30, 0xfb98802faad1aabc, 0xcddc3f63bf4a3d12,
-    0x8a61dd6d0e8586a6, 0x1ba6e795d2739841, 0x8492f7066c9d3fbc, 0x4264de61c5dd2682,
-    0x74b807c1a5b28499, 0xa65429536fe068ff, 0x19c05974d82bc32a, 0x955c760f706cf417,
-    0xed69c7c565875e29, 0xc313f0dace268743, 0x7905cddc28a363dc, 0x734ca8db217f88b5,
-    0x860fb6a97ccb1d9c, 0x7b538d0895b411e9, 0x431a948fc899c441, 0x9d342c1fc37afc8d,
-    0x6bcb781ccc96a50a, 0x256cfbab47415223, 0xa9377d4994098bb4, 0xfdea088c94868e23,
-    0xaba4fee4cad46167, 0xa2a457e3a3c88401, 0x0ff68c8689eee3fb, 0x8f2691574b62e302,
-    0xf3aa965bdd17f297, 0x4e37af16b3a759ce, 0xe99758d328affaaa, 0xfdaa94284b6a3ac9,
-    0x790d20e93752a10b, 0x49ba8b1cd5f5f8eb, 0x4914218122f7a4e9, 0xb23ca81dfe5ba07e,
-    0xd8bac795191cf96f, 0x1d062d9343c02569, 0xb3cc0eddabc78f27, 0x680c91db0592875c,
-    0x842889261b1133cd, 0xf45ed55f5eca72e6, 0xb3245fb9937f9872, 0x504693e1a3034998,
-    0x97f0971c3373c124, 0xd1086f59b24e38d7, 0x6216d1b1ec0bf6f3, 0x60595d6ff51a9596,
-    0x491e7c054f10a3b7, 0xbadead66ff521d5e, 0x84d1838724d9bbdd, 0xe2716af0ebe38dc5,
-    0x7b907ad86c53e03d, 0x7a9bb6a48dd7b37e, 0xcb600bcb1e71623f, 0xa61c96927bc79d4c,
-    0xf52f8c79a32a60e0, 0xa5485a1900cdf8aa, 0x95d53fd86d30b655, 0xb62bc2c0c34a6cd5,
-    0xbdad26f6ee2329d4, 0x36e3b7c1f0e7fdcc, 0x452d8efb99ceeb41, 0xdde7906876cde25f,
-    0x4304836b8cbbc081, 0xf311a320db1685cc, 0x42fc08d1c8273dfb, 0xb398c01b13ab259f,
-    0xa0b53db928f802c6, 0x15fe48c3b6d917d9, 0x2792fce3b0881a20, 0xaa673e073a927a4d,
-    0x993cd005d3a1ef75, 0xf99a73bf794743eb, 0xd27c55db8e8effa1, 0x1107134d649436cc,
-    0xd69e37581faafb06, 0xcb40a7bfd600ec91, 0x51c521ff692cf47b, 0x8b98c81c349b4479,
-    0x65d15b8c64d11c62, 0xeeb0d47ccf96e3c9, 0x27ee1768b67f418d, 0x3d288e86aee2cece,
-    0x1560515acdff750d, 0xf3cda9ccfa8fe3fe, 0xe0ab963ece69ef02, 0xb874f5eac6f3ab5d,
-    0xe5ad985116c0ded9, 0xacf22d7c0883e8af, 0xc257d0f506f1e0be, 0xbaaa01a476f7065f,
-    0xfadc3bb8acb6263f, 0xa249f972fd17c8d3, 0x77cf1383ffd91138, 0x4dda744f8f749ad9,
-    0x673ef5ab2607cfac, 0x9b9802faab0e7064, 0xfd6c39e5523ea21d, 0xfdcc80bbb96743c6,
-    0x20919e4120597742, 0xd67d292ac07c5d23, 0xfaffafdefb2dbbe4, 0xf004561d72703d88,
-    0x14540239721c58d4, 0x53a467eb77783a3b, 0x57c9fc6325513382, 0x665317f2a31f98d9,
-    0xd9bc4910e88523af, 0x6d0fb09325ec3042, 0xbee907e8bf5e2227, 0x81e192eee68d68b5,
-    0xa13b7ce6e90e6598, 0xe2ca8030c69f0a78, 0x7ffaba874dad619b, 0x92e886f3db1a7f64,
-    0xd7d335f5e1b346f5, 0xe729bd1277010c20, 0x25c746a871fcdd0a, 0x16cba21dc8a28262,
-    0x2582bf44b5fc5ea3, 0x4fec261c6fed1951, 0x50a6896a1fab94b5, 0x8fbf9254912cacde,
-    0x92360dad4ffc8eec, 0xe7e6001c6c0e82e1, 0x7cd51c7416470791, 0xe3a3002457a7f263,
-    0x9a2eaa4e56571da0, 0x11743cd8db0356e0, 0xb23aaa03ae42ab22, 0xacaa4642ddf3acee,
-    0xf3422f87484ecabc, 0x3ff2195bad192f88, 0x679ab8624b7f98f2, 0x3f4932ab95d5de60,
-    0xa3456dad38384fe6, 0xc8842a4e94c1db74, 0xd6413678837fa12e, 0xd494f08ec5758d18,
-    0x70265937af0eb0f3, 0x37450a9be5e17a5a, 0x5612cc12d17c8966, 0x53d5676b7b65d541,
-    0x700cdf69ab1a8c65, 0xcd908e1689d44f7d, 0xc559520f6fa1a489, 0xc780f130a9c4f8b0,
-    0xc66effb1668cb458, 0x96e337c4b4128bcd, 0xa9c7e3f1f7355f0a, 0x8af2f8c5442091c7,
-    0x0b794b0bec49d3c4, 0x2133962136b0a46a, 0xd7e964657e4d87fb, 0x7b7ba64a86f00c4c,
-    0x2caecdbc4f73394f, 0x3829748abc42f9f2, 0x322db3295299d3a6, 0x7031dc9b890f4739,
-    0x923b71e250ae13a7, 0xbdda030ab9275ac7, 0x62eda6cc1f4d39bb, 0x3a2cb208aa4f8674,
-    0x3d75587e53cec304, 0xbba8c27359bba545, 0x1c3033fdd924af4f, 0xc273a4510e67d108,
-    0x3f7bf81557a3cb2a, 0x9c99f328a6bfc86c, 0xc1d9adb72c8975a1, 0xb9cae2645e76f509,
-    0x03d9db34eec3a3ad, 0x697fb970f5fa7042, 0x2e99f57518200740, 0x011190346bf5a396,
-    0xcee557bfdf9f0af4, 0x7203262b700acbe8, 0x9eb7ba6e955e86ef, 0x6413a84871f1c43f,
-    0x3e810a1381c0024f, 0xc7e94846fa172830, 0x85a00b51af04ca0b, 0x7f509e90286861bc,
-    0x12aa23fa6f747f41, 0xd41e8a2c36ede043, 0x53d0c07ae64c0b4d, 0x583b27841f05356d,
-    0xd9dc6ed77265e6a3, 0x17c013e46c59781b, 0x02271a5c2d7827e5, 0xc5cece743df5118a,
-    0xd90280b32e67ec00, 0x46c662000da1b10b, 0xaa482b116cccb0ff, 0x4d230a684d33d88f,
-    0x1e0cfa836e50a697, 0xfc2a1006eae9e6d7, 0x72a467a447971535, 0x1ef458b22e61fb50,
-    0x7d3849861b0de4bb, 0x01e7cab82f3b93dc, 0x36f96ea5b9af1e70, 0x8ec9ff0d4dbd9727,
-    0xe36d6aa7341da6ea, 0x4a7e6c5e9a696a3e, 0x4d9a446f2e4d188f, 0xeab1a4517969e8cd,
-    0xf1345d994f8d07c9, 0xf1f0e8b80fe20d8e, 0x9c8d302f518236bc, 0x6ce455af00880a07,
-    0xcd7a6a78697e938e, 0xc1b19b65494b49f2, 0x9e733647c0a58e52, 0xda5fe692d98d738e,
-    0x21d87d8ae40783a8, 0x394f6f19c8a936ec, 0x821aff9a1a2c7d75, 0xeb2e18f0de4857e8,
-    0xb459f980aa403f2e, 0xcec1165be3188306, 0xb26b4b55dfdd8d69, 0x89ddaeb06b8f3d9f,
-    0xe145588e8ffb3c6e, 0x13cea33b1d8632c0, 0x622bf396f2312676, 0x448b575aa3638dc2,
-    0x9d1dda59320613c4, 0xfdb6ae427a956245, 0xc81bbcbb7b72f725, 0x1c51fccf4e53c9ca,
-    0xc613fec9fc81d229, 0xfdf0c7ff15d1f657, 0x6bdb0b3e967fa4a3, 0x639cc49ff8632fc3,
-    0x4f80118a2caa9710, 0x587f31f0148a4c4a, 0xd7b4ba80af6b7805, 0x10bd048a2f11538c,
-    0xc45931bb09a012c4, 0xc57901ab92b9c245, 0xb1ac174b5cdde81a, 0x3d96a1fb404327ea,
-    0x5f18da68b6fe0c75, 0xa8991f98a7e171d4, 0x0c6e9b4ef0611530, 0xfc43649e82a9605c,
-    0x08e22634ebf96d21, 0x5ecadde1afe983af, 0xccdfcca5fde4a2f4, 0x7e1fb67bd91e26f3,
-    0x331641f813d3d763, 0x041e7180d7b1f99d, 0xdb4f5b227cc9d4ef, 0xeeee250f04555201,
-    0xfdf4bf4e9129e435, 0x0c6392e99d3ecbdb, 0xe5d8431b2ff4e37e, 0xd0f5dfce48742cf8,
-    0x31158261144ee1e5, 0x9041ea1cf5cf0101, 0xb6655f7377f73395, 0x3092ead6f1dddd77,
-    0x00d766d91b85a018, 0xe9f0a5f355d181d1, 0x2c0ef49e04e7429e, 0x22a093ea7ea2aaca,
-    0x8ffc910e3f214dac, 0xfd0c0c8f00ebe870, 0x1ab4cebfb66f2f5c, 0x4fcc231226ff751a,
-    0xdb2a6cea3e76681b, 0x1734b57c08c05ab5, 0x3a35b43a3f718e13, 0xfd545d0d4f61d37c,
-    0x958e1c21fee49a1a, 0x7f02d724c6f3245a, 0x6ddffe91ae4e0fbe, 0xa793793d9e863608,
-    0x359b0d9875c966ec, 0x7ad6973c6c34b873, 0x6092c4966f5a19f8, 0xe5d0226d05908cc3,
-    0x3fd2bbbb4f870928, 0xa03258bfa634b475, 0x653e1d5574d6052c, 0xc430c74bc2d45c45,
-    0x1cb0d2c41b7f311d, 0x291437e6e95af4bc, 0xdae53f1d0eb5ab38, 0x374075312f39e7e0,
-    0x8c00a8f299060cf4, 0xd1dd9beb7c2fe96c, 0x9c13e3583215a32f, 0x2cc3e037e07fd3d9,
-    0x41d5de852fe92f2f, 0xd12ec6961f43aa67, 0x8c8eafe9c166332f, 0x23da35a0a2c3975e,
-    0x9a28662ee8fa78b4, 0x257775336ed9ed42, 0x2789563a1628c56a, 0x48fc1b68c4d9cddd,
-    0x1d530a234f422745, 0x6cb7b874aa320747, 0x15c857ca9fb8197f, 0x9adcc7f5e3f581be,
-    0x6514d0169aa61c70, 0x45076ee27e47313f, 0x2e59e1ef7d03cdf6, 0xdfcee7e6790aea94,
-    0xe5204e4653684ac6, 0xecc0308490262608, 0x5ef284ae0bc752ca, 0x98596c41e117c54a,
-    0x7b640d0c9f2bebd3, 0xa608765d1369e2e6, 0x8055ce5538ec9f15, 0xd7f749e9657ab129,
-    0xa0cb9739d926af44, 0x59f01f58bdab3b80, 0xf6c40d48b45d584c, 0xed64597d76f28b90,
-    0xcda79c84ce121e0b, 0xa9c3dce7dff6004e, 0x2b3de4e5454cad19, 0xef0ac30bc45b2475,
-    0x55e68cd614f45f48, 0x21b23588d3aabd6a, 0x22e70fe2b6d9e351, 0x5b9e7a9e9a2b6526,
-    0x2f7da573926c4a07, 0x4d77539b7b83f8dd, 0x9299a348bca390a8, 0x2507b1b4bf688d6e,
-    0xedd934a3c05e16b3, 0xb96732cc70b2b0ab, 0xc7633d56925198e8, 0x0a0b2177b0d72b51,
-    0x4856dc87c9b04578, 0xf82bf7521ed702a6, 0xcfd97d4b3ebda647, 0x669ea4bbb595705d,
-    0x9f5a252369deb741, 0x6cdbb9b267665017, 0x1717f3d4ae19f73e, 0x2713b7d6125a041b,
-    0xc5aaf180eb7f5aa6, 0xe5cd31eb3a20e1f5, 0x39b56621a6ece71f, 0xb2f92c423425a7b0,
-    0xcd04d21298ecbabb, 0x9af8a8716a64ce01, 0xc67f11e6e31ac88d, 0x13f389e3f8420bb7,
-    0x3526ea872c014066, 0xafa8463e31e3d7e6, 0xed6438fe4463a29c, 0xa3c16f966461b329,
-    0x5244f8414c2581d3, 0x1cd315187fbe5854, 0xc371700c944bfb71, 0x81e254844c5bd1b0,
-    0x74137bf7d87b0fa2, 0x462c20998a894435, 0x1cbe26b189e3ef53, 0xf3a2a6b6091c9da2,
-    0xaa094c22557dcee9, 0xcd05d92df82d019d, 0x3a968c47a9b9e597, 0xa7fade9a13028e89,
-    0xbd5cf9dc40eaa584, 0x76c28eba2484d04c, 0xbc65831b5232a3c1, 0x40fc9171dfae9b81,
-    0x57f61fdab86f3553, 0xdc5ae2b86a2d499c, 0x864b33a85473b07a, 0xa0ea547161734c8c,
-    0x9349d47b0738c8e1, 0x5139ce2611a3183e, 0x6d30d4584f0fec36, 0xda2834ad094deb38,
-    0x879d9b04cc6428cc, 0x5f155bc892346c01, 0x34d353e3b11d359d, 0x4200a38a783612da,
-    0x1757a228bd15390f, 0x137ace49c85091ef, 0xe84cca6b64c8dd4d, 0x9ac7d761f07d3a9f,
-    0x990ef36655c6a948, 0x9170884e1b5a26ee, 0x767adddc96b053ea, 0x6818bc80a1b0fdb0,
-    0x685d02638d88018f, 0x15d57f0bcdd79273, 0xbfea02e657249f2f, 0x3ab6eac6b37453ab,
-    0x5d4aced3f50a28d6, 0x0ac9f5bd15a898fb, 0xf18b6f87b49e7678, 0x105a5e34b3fd471b,
-    0x6d5b58df57c96b5d, 0x727d7f15f9fc9806, 0x8a5d435b3775363f, 0x33c89de8afc6c15b,
-    0x35cada41925a6aaa, 0x6daab5767685dd5b, 0xe9ce3e4e271373eb, 0x01ac43c90a21b1b5,
-    0xba1cd86725e9a546, 0x1bcb20be6772c1bd, 0x608de1908c390da4, 0x0830ba9c18390f8a,
-    0xd966492b64a42402, 0xc29226baf13cd4e1, 0x081a873accd06b59, 0x400e0712f2911237,
-    0x4347b628d574269b, 0x29a465f54c0dd1ce, 0x227debaa8f835fe6, 0x492e4b4248a8d1d4,
-    0x96741eb00e3b6a06, 0xf5771c08f9d45fc5, 0xeb9547b8faacf5f4, 0x70be65c864fa5c33,
-    0xf0e8ae0ebb76ab19, 0x32012eae18b818ee, 0x1f29e0d403c006c3, 0x9732e93041dd8606,
-    0xb03d78b77851ec0f, 0x8ff49b1e16b8ccb5, 0x51206a44ff190144, 0x6c66e44230fa405c,
-    0x5eda6cf0de42bae0, 0x649abc94fa961a47, 0x025358773ee608fe, 0x0e9484b7ce075e4a,
-    0xd4499c0d18f3696b, 0x790a16f0daa1a3e5, 0x6c879b080caff497, 0x9bdce0d1221b0cfc,
-    0x2638b1986a2f46d4, 0xfce7289b75ce6edc, 0x97ca84973f20e1c6, 0xcd1af3686721101d,
-    0x478391fbdd0dac17, 0x72c0d3522067accd, 0x4a656e2d39058630, 0x9e99d8647517304d,
-    0x79c28d10d3d70d89, 0x3cd1f576cf22a6fd, 0x2b0a2ed5831925c9, 0x658d863f5f5e2ee7,
-    0x49ade4d4abb05c4c, 0xd6d6bffb861b51ee, 0x81e52807cc1eed7f, 0xfd481d24de84959f,
-    0x1b70c5bbe7291654, 0x65375e6bf7bcd6bb, 0xb2dca482fba4ab05, 0x5c530618b3250dfd,
-    0xc9eaf48bfb8061a4, 0x65cd44e2d419cfe9, 0xe0650a1d07cf6eac, 0x3b3d9ce431fdc1e6,
-    0x569105c87b4596b5, 0xec91b1bf49fcb998, 0x18e96cecfaeaba47, 0x0f4982d3e40b1d9e,
-    0x989744fde85164ef, 0xa62771d53c85c299, 0xa6f6b60fc8fed39c, 0xb63e49fc1fc0a665,
-    0x73fe945ca6ed8d59, 0x3589241d4e317519, 0xea4aa63e86682bcd, 0xd833991f4bee708c,
-    0xdf4b71a910083628, 0x82f017e8b2f4d88d, 0x8458505a206f9112, 0x3ecda7fcd6323daf,
-    0xb8ea2fb00bb58ea9, 0x8f4c3a168c8aa899, 0x2a27c424122b8a6f, 0x1d4b83b1a4edaf63,
-    0x691af1f769c2f9cd, 0xf507ca893acd9988, 0xb63e50f5cf511af9, 0x07215cc7e17cbf51,
-    0xf5ac2873bf26304b, 0xdbe460219233e71c, 0xbfbb5b84ae84ce43, 0x9e514418c1e047e2,
-    0x3a1bfe74f0683335, 0xb45e67b163e9afac, 0x769d85e23cfef8c5, 0xf9863e5616fe79b3,
-    0xf0755c799f7ca857, 0x1c57d1ac1f67f55e, 0xace399b30ffd0906, 0x2262078be035bba5,
-    0x8b6b3d94353c46b1, 0x1e969daacee6f30e, 0xb372f0b96b2b660e, 0x0a07b197279f871b,
-    0x92d087fd35d811f8, 0x150258262b9695be, 0xe3383b9bd348b6aa, 0x55a353fd3c9b45af,
-    0x685975dc7ed3a6a2, 0x999deddb6ac51b9f, 0x5ac59ef53c1bfdce, 0x1f782cabe4922bdc,
-    0x373fa88187123a6f, 0x2ed0f7cbfe691cfc, 0x54c8bbaf12ea7d5a, 0x9b4e55e05e95f247,
-    0x60ab3df3dad6fe70, 0xe02245daa36eb261, 0x3b6766a28717c904, 0xd76136d2cb3869e0,
-    0xe6e7c36c741d3605, 0x368e6ccd56013376, 0x9187cb68659651c4, 0x20a7f4ed8475158d,
-    0xfd2765117f4c3bec, 0x691d7e4f6fa73f2f, 0x6afe73df9e8feea1, 0x0ff71c4f3e4ba55b,
-    0x6a83b6e76b3a9dd6, 0xaae7c54b7dca7676, 0x963c02a35bcdd0b0, 0x54099296361c6869,
-    0x7bd868c4ee82c66b, 0xaae335ed5f94c572, 0x51d9fd112ecd39b4, 0x6409fd981bde36ee,
-    0x9820eec8a8851e0b, 0x42fb6a0f8b9f5c38, 0x241f14b792273059, 0x99d2dc726b633b10,
-    0xca4d698f9978afcc, 0x253d9a7c4c37f75f, 0x43c56d15c98c83cd, 0xb7b8e71ecf9ba0e3,
-    0xc1d462191670ee2c, 0x3bae3347ee8eb247, 0xc93085c44b934d13, 0xfb465e4baf814e09,
-    0xc7ff0da0c42a97d1, 0x3ed3b37d5de0baff, 0x78682fbd2214c68e, 0x9ab41733934583b1,
-    0x5907d455ebf0c875, 0x50d0493072e64b4c, 0xfe978f01a835582a, 0x8ac2e025f42b384b,
-    0xf1f724b75a0f7bfb, 0x75c277e183c1371d, 0x21b683edb933e4b0, 0x7c260b56d1b06782,
-    0xe8c259d79e472b36, 0x980819ba4c666907, 0x6e4f57889a352de2, 0x23eba70f7f045a38,
-    0x724a6dae083be77a, 0x1f0b01e721d6a1bf, 0x61c1cdea4110e974, 0xde7b007e494afa7f,
-    0xdbbe1b1251c39b49, 0x33ef3baf2a9b675a, 0xf7d0cf79a7204a59, 0x76dc33ba7590115a,
-    0x212874f770891c6f, 0x2bde40c994df753f, 0x03646f46eb23f274, 0xaa74274063832f8f,
-    0xc6f7acaaf017f386, 0x80c85cf965c66b86, 0xff46cad42cd98f06, 0x1c0dff6a86c636cb,
-    0x8e8d7ca47594372d, 0x27ba93b30b54f139, 0xbd4ff2e572dbaf97, 0x6571c95c6271a91c,
-    0x58c1ca0669d31b54, 0xfd1f772b6feb45a6, 0x35f94753b5c32533, 0x7b6b76d23cd8ec13,
-    0x7c46d86a7d8fbf04, 0x2032da48b9b66eca, 0x25f7a4bef81bf269, 0x6d551adca5e75e80,
-    0xb79dbe46326a7764, 0x7d9db23021c1bed6, 0x5e97aaa90e32989a, 0x1aec4b72e1397307,
-    0xd6cf90869028a248, 0x54742736105c34e3, 0xb69e8a47694d62e4, 0xab70bdbc47cc4120,
-    0x0bde2d354f79a009, 0x377aefc28d86a245, 0x0be682fd16e5f7b4, 0x281229f5b9533f11,
-    0xe9ba5c786bb009e4, 0xd4d9c1282f17b2c3, 0x6d72a67bf42c7287, 0xd71b8def6feaec1e,
-    0x64b3e05e618f0b5f, 0x8a44a392cd86d8c7, 0x2df6e522dd662f55, 0xe691fb2201351dd0,
-    0x96b8e6bbc74115f2, 0xdcba46396d6a9fbf, 0x1eedec6c7d410d00, 0xf65cea90f44fa3b7,
-    0xd17038a07acdf244, 0x31ba336974cb17d5, 0xfd4958c72db1bd25, 0x5f3b79b12d03db0f,
-    0xb7c43ece94e8d247, 0x8831b444f3cbbee4, 0x0397fcdad1d19e4b, 0x93aec2f0ad6d621c,
-    0x84522758d98ccd25, 0x1691691a18b7dfb6, 0x8aa27b931ef923c9, 0x82faa44984f32b5a,
-    0x046eec40f2ce024b, 0x5952ccce0df39f73, 0x49f524b540ff68c5, 0x52e36cea279ef118,
-    0xa2bfa4cc907cdd50, 0x3fb0d1acf4cb7276, 0xfb69b29b5bbb155a, 0xd9e0924ed6d3aa16,
-    0xd146043ff22b0d4b, 0x7c8517c61434608a, 0x5436ea9e138dde85, 0xb86de012e752dc38,
-    0xfedd736db10bcfad, 0xecc8bc0b0bd6e6b7, 0x12d00c2caccbde7a, 0xf3feac6d46e2a6be,
-    0xd8d4245508e6dc7b, 0xd36e62cafe7231cc, 0xba43a9704fced732, 0x69fba1533f49e4ad,
-    0xe198924115963955, 0x18f0fb9a1cac6b8b, 0x37a94f36d7af5da1, 0x62c104f62c8c34fe,
-    0x2de7f6240b168c69, 0x6b61659cba3792bc, 0xaa7f21d4c3598c42, 0x21767e618454d719,
-    0x4c1ed19a1f3f8d3f, 0x0c2768025b4490a2, 0x105673d6b24da47c, 0xc0acaf8735efc046,
-    0xd46603ff25a22019, 0x07895c539b778b96, 0x46ae1bda2c89470f, 0x11efd480a6fb967f,
-    0xf526b751cc40e377, 0x0ab4c3fd51eaabd3, 0xe2b76938be971511, 0x6de4babee6b2982d,
-    0xe7709ef02e9a043d, 0xfd07ffdedd454e9e, 0x6ed0ddbb46b2e44a, 0x514b7156a8d573f0,
-    0x35abf4bfa05bdc64, 0x784eaca1f05e62ff, 0xdf28f4f488e44d3d, 0x31e8b6a5e49c349a,
-    0x316aba1c40e0ebf3, 0xfcf058123ac76af9, 0x9a3496e975e33fe3, 0x756359149241ca1a,
-    0xd6f0246418463a0e, 0x13fa33e27fa1c4a4, 0x39c376417ea1a8fb, 0x8a8b4d116122e953,
-    0x9696e44d82bf9133, 0x55c6a7ff75dab569, 0x029b2360bae10b5a, 0x5b52cdb9a5254ca2,
-    0x00696b30319bfc4e, 0xb42ef2f6a26073e8, 0x7fcab3af333fce9e, 0x9b3b9d12eb6e78c8,
-    0x1b9b6d9b4bd36edf, 0x3827e3bfc2cdc446, 0xb215bd7305ec1d12, 0x31f0605d325b0795,
-    0x5fc3c5d07ae3ed25, 0x7659b79f3ac84cd4, 0xf193199eaf856180, 0x3316dd1f51231672,
-    0x586a92d836763a68, 0x81b374ecb5a30c0b, 0x2777f4dc3dad6b5d, 0x2574fba96a54794b,
-    0x1ac99f79d7008d42, 0x7e445fd683fe072a, 0x4fd462a3362c31fe, 0xac70f7645642ac29,
-    0xa78e4d9d3ad6ce92, 0x6d91e5d88aa3bd91, 0x2780be080bf899b3, 0xf8d99632838d946c,
-    0x65be1e42ba48a659, 0x7d63c66c629e0c39, 0xbc9c0e320e794a69, 0x52facb5ce513847b,
-    0x61363f62df7d041e, 0x5d3a3fb749df470d, 0xfa6b7304c6524793, 0xaadaacde0a7029e9,
-    0x98d81cc53e1b340a, 0x57928093a8fe8577, 0x2d99babdb3f6ca3f, 0x65f722cf511c887b,
-    0x13a5e857e666c289, 0x0179bcafd49dff06, 0x46c5786bebca837a, 0xbb1a1e5da9e8a9e1,
-    0x7540b21c1edd2873, 0x6e6f0209d3aded6f, 0xe0bf0aee400abe81, 0x83a67b8d59f200d1,
-    0xa0251717d44a3b48, 0x0931faa55f316e2a, 0x1d4ce1b7ab2eead2, 0xe8d3ed5babd1ea7d,
-    0xb352b9192376aabd, 0x998afb717051a637, 0x810b3b39074499b0, 0x7266cf78989f7be2,
-    0xbd73bef1a120cb3b, 0x5c9fd6b6bcf9bcfd, 0x66b33c3a5f7fc636, 0xdc3eb2ecad3fa48b,
-    0xaaf1d5e4d5a89b56, 0xe1a401df343f8f13, 0x23ca348106b011f2, 0x80c99d4ab61878c3,
-    0xe2324738cf1971ab, 0x9523a6b3cdfecc4a, 0x3a504a863d7b0239, 0x36971d290d9dad35,
-    0xf3f3e6f3cd57ec43, 0x9fd71e5a1f0bb749, 0xec03853ef0010e9e, 0x9b4f6077d9aab956,
-    0xe532aa79ffd054cc, 0x245365ed0ef5c3fb, 0x6c5cd844b9ef3961, 0x11f6a3ddddeafa09,
-    0xabc41a4473c3baac, 0xc5d13700c5655aa5, 0xe5676cb57cf89e23, 0x1c0a5af7a942dacd,
-    0x3d07efb92c6a2c33, 0xdf5bbc309551f6d8, 0xc5c7c06f321b8ec7, 0xc1a22888d3a96053,
-    0x11850a1dc2131f9c, 0x8b5837126e889156, 0x7f3649d9676ec595, 0x2fbbbc58f3bd1a8b,
-    0xbf3b1ae7827f99b8, 0x3267f7c636326216, 0x25db880fa60a8810, 0x8e261eef777717e4,
-    0x8540736193ad4911, 0xfa318563e45a87c3, 0xbdbbbbb97384e669, 0xa5532b59c7a22502,
-    0x52850a0f253eeeb4, 0xe315893246d852ea, 0x9abb3ac50aa21dae, 0x310e92d549efee26,
-    0x36a4c1d8162448b9, 0xe345689c15d77438, 0xcd8aab61009f6204, 0x5e5b5de694ce07db,
-    0xa5f1dc4c27d4a9ac, 0x81e0a0f6a597fda0, 0x3bf7db689b37e586, 0x1d2c5bad6a508777,
-    0x91e6c7b56d7a0820, 0x47f7dda5cb2de405, 0xd62cd73801b744ee, 0x5b9081fd89f83798,
-    0xa53e14556d373d3f, 0xe6ad2b59bb7ad5ac, 0x31a4379435b6ce20, 0xe8965080ad797ac1,
-    0x08006bcb2b77305f, 0x762a2305e5929c8d, 0x3a66b97a97e638d1, 0x108693abf6493903,
-    0x23d791568ccccfa9, 0x5387ca52ad1ae732, 0x934cdae862343bfe, 0x37137ebc803ba40f,
-    0xea9d783982fcddd8, 0x0460b12c313afd81, 0x181301a2033b81dc, 0xd9b0f87178a1788e,
-    0x8349e1ba4e046f74, 0xdc4a8ef04c99f64f, 0x6317267c89699f05, 0xa3e00dffe8007a4e,
-    0xbeb0206687b8e8e9, 0x8734e64f49eec20e, 0xebdf3b59dd39a31d, 0xdfb9fa90e6b8c849,
-    0xa4a81c666355a04c, 0xd4a76cb8a38d2a6d, 0x428ce46f40c7531a, 0xc8c2e6876cddacc7,
-    0x5e28ce2457f92c51, 0x8ec0b382e32cea96, 0xf6a5dc42066fe8e1, 0x784e2e40edc0a4f2,
-    0xf97cb2288b290226, 0x2ba791a1259ccdb0, 0x824950cf68d95ed0, 0x0f99e537088ab1d3,
-    0xdc227b9187047950, 0x3838ad5cce105af8, 0x5304d10b2c27fa92, 0xcc6928aed4a249b3,
-    0x1d740b1fe5c0f9e0, 0xd2e67d63e73f5a75, 0x861db90689e20c7d, 0x69dae96a19b377ab,
-    0x4efb53a7dde64826, 0x36f4d456b6a7f4aa, 0x73efd1db391548d2, 0x163b89502fb8940c,
-    0xf699f0f65a374922, 0xeb2a06b55f0a4ed7, 0x3f6ceda685a14147, 0xbe89adb2a3854505,
-    0xf3835b035a93dfdf, 0xe424b02fe829dbca, 0xb13c1fedc4def35e, 0x29e7b7b84a8da260,
-    0x74da09b76f13dfad, 0x27e261c04bed39cc, 0xcb7e16b5dbba4ec6, 0x3af09e97efac3dc7,
-    0xa32116076e29eda4, 0x93bc2239377dd2bc, 0xb24a2e17706ee2ac, 0x8cae0e3d9a5cc058,
-    0x1066ddd0251b663c, 0xd2dc6b33cf5bd00f, 0x3c5d43f8ef59d409, 0x47c3f1ab37dffdf6,
-    0xcbb79351367a16ed, 0x5e98607bf0efeba7, 0x7bbe46e4c39a068a, 0x1b6fd6b659989932,
-    0x82eaada4711867b4, 0x2b4a468a29e195bc, 0x71f705974b0a0528, 0x29a017925f276959,
-    0x1665d473c06aba36, 0x5e55e158b0638006, 0xe370cf68a6b0824d, 0x87c8c67281c8132c,
-    0xe5442d793c536885, 0xab3f41c26ccf9303, 0xb1d9203998316b28, 0xae9dd3072ac31b92,
-    0xab68865028b0c545, 0xd2c0e8a9227bddf7, 0x5ceef88e5510d722, 0xe848a1d54babde1a,
-    0x45b4a6b37fc071d6, 0x34395ed5a4c41ee4, 0x5311f619dc57cb51, 0xfbe6b458dce0a698,
-    0x6ef86e03d3c8dfba, 0x989e94cbbce2de10, 0x219827d9a57c0f37, 0xecb5ae67d1209f93,
-    0xe80a970d8ed0f661, 0x795a3702739d7ee9, 0x19c6f4e97fc8ea93, 0x9208afff0ad90b19,
-    0xc6f13af5eb4c6434, 0x64903bc8ffc1fd4b, 0x003b51dec8f84c11, 0x4d9ab101a7599fd3,
-    0x35b69703f292e151, 0x02265040209c8ea1, 0xd1fcba0093c5bca8, 0x9925a8f5744e8c2a,
-    0x129d627c9dbd2bef, 0xee12e69e5ec0b0ae, 0x6e22a78d9579de86, 0x2dc8688936b9c577,
-    0x2b3053e661047e2a, 0xde33f315c315baa8, 0x8f47a3f15e130372, 0x3470bf7b83492cea,
-    0x71c19199b4999dfe, 0x590249e78b4c752a, 0x38c54eaf6547887b, 0x4d17d4af84386844,
-    0xa7a17c75da7266e4, 0x38fe00d9ad731b25, 0x935c67150f5c615f, 0xe1b8977a9c205ab3,
-    0xcdbc5c26f79859d8, 0x50a54b081ba18a3c, 0xbddb222cacf118e2, 0x1d2e198106b824fc,
-    0x4daa3376a58703a0, 0xa5dc938172dfd640, 0xa491bc6fc2daf2d6, 0x68aada40b2f714bd,
-    0x2462e6c1c3cbac10, 0xcb531c0e0140e166, 0x44a0339d31212ce8, 0x40dc8bbd340000e2,
-    0x51224e2b4b0c20c8, 0x3cbd675095d8f245, 0x7d136051252b4bbe, 0xfca7bb031ac2d389,
-    0x63b369b1b3c2d7fa, 0x26d10ec1b00150a3, 0x19e9456ba4cf9a11, 0x9e67e7290cb300fa,
-    0x1886921986861031, 0x0c801d2226c82d2a, 0xf9905417c64d5d1a, 0xc755181ceef58117,
-    0xbb4448d409ad66b8, 0x0004739cc6f58724, 0xef5049e7121a6454, 0xf52aa2163d897e0e,
-    0x3aeefe9ef726d490, 0xfb7bb6027e75f1fa, 0x22bfe0a8331430ab, 0xaa252d6270d1ea3a,
-    0xabca4cd51a02b889, 0xf850bcc86a5fd6d9, 0x1460344909e79900, 0xbe6e3debda973641,
-    0x6588244b259ae9c3, 0x4344e00b07a8cbde, 0xc6550a994825d901, 0x74aefc23d2dc67c4,
-    0xd57fbc47cd063685, 0xe426ce1f2f7ac1e5, 0x656094dfa72274cb, 0x6e3c81e0080c6f28,
-    0xc393cd01f6ed0e8a, 0x7af10cd6de5330d1, 0x8c51a2f495d16ae1, 0x32ab1281c0a6f3e2,
-    0x634749616615d4d6, 0x9662d9a1107fb76f, 0xc5271c6614e257a1, 0x95562771a894fba7,
-    0x1b4acb9b35993077, 0xe415487679a3e610, 0xae96b5935e29f3b6, 0xce3ac679962cc242,
-    0x88bdba5ba8d6a9f1, 0xab6163bcb8ceae79, 0x7e435c14d14dbcb9, 0xf99a27091a7d9e6d,
-    0xc89caf996eb61ee2, 0x4aebb617dfe70610, 0x02ec85906fccb004, 0x1f8861a6f157c8f5,
-    0x90c007df89ff89f5, 0xf046d1b31b1608bc, 0x52ebda9dc3349247, 0x1be90148e2a5559f,
-    0xb304cbbd43981e8f, 0x0dbb92eb80066d9f, 0x898df1e7feab934c, 0x53f13de097d481d6,
-    0xd9f5adb3bc0d2ab1, 0x966e89cd95563a53, 0xacf431d671505f3e, 0x898b2aeeee2e12c6,
-    0x175457be17699d64, 0x6268f2d83367e838, 0x4b8663096839f190, 0x7702e3794a101792,
-    0xb88386d6015b5198, 0x52e12ffa280c6570, 0x3e87e90005176571, 0x8548fc40a17850e6,
-    0xfcc84cf37332f1f3, 0x83b7880e5b9768cd, 0x98fdf421888fb536, 0xd1083adb8d63c483,
-    0x4e279050413a6046, 0x9015bb75e4dcf64e, 0xa12916e7d7d3a8fb, 0x287e883c17470f47,
-    0x45d71e4131723213, 0xc733661fbd0e5b7a, 0xf98d9dc09745d9ef, 0xcda970e7dd9c315c,
-    0x8f6aa6163fe8d750, 0xdc9d3b3c8872988c, 0xc67513271f9917f0, 0x38d4581651791027,
-    0x168f270d1e261ea1, 0x43b534f6b92412a6, 0xc52b41f62f684f8c, 0x0d07d0b81167a38b,
-    0x5cddacebac44d6ac, 0x77ce96aa5345f3c6, 0xf9f726bd7c4dd2ad, 0xea3400f8427362f6,
-    0xf7384a65996b8c0a, 0xf16b594db20c5406, 0x1daa34cba6b51c23, 0x74cd73c12bcd4ef0,
-    0x6933bb573cbbdac5, 0xb677af7853d8b7c1, 0x0dc58bbdbf5ebf6d, 0xed688e085e80ff05,
-    0xd6a481bd1151438c, 0x0942241b76777b5d, 0xcc66c1482e015451, 0x0c9bec24031886df,
-    0x2d16d698dab5b706, 0xa2cfa8adf7fda5b8, 0x0bd049ff0290b21f, 0x1341ba61f526c6c9,
-    0x6ee2c8283451a6fb, 0xd843286298f58b30, 0x730aa3181a01e229, 0xc1037e860db64146,
-    0x8538c71eaebc1c12, 0x431f2616a7a04730, 0xe2609cf5be086adb, 0xb7f601f58c1829d2,
-    0x67ab1047cbe96412, 0xc3b925a6ed8c81c1, 0xd926ca00e8a2d897, 0x7bfbf63c97a18fe8,
-    0x249ad885739d5895, 0x3a5b494eace9a309, 0xedd73bf17a0d3a5c, 0xebe100199d868f9a,
-    0x6571b226162355af, 0x9139a5d65c94c9a5, 0x79bc17316a6bdd5f, 0x2ec047416407ab2f,
-    0x430c5e90e81f0e87, 0x93a46e06da430f7a, 0x41373185152425bf, 0x76d4cb7707e9d7f1,
-    0x4fc94f34d117a1c2, 0x34f23d404fdcdd65, 0xd5cb2ca7dd142253, 0x076820de4517b460,
-    0x7e38fe599d097c26, 0x68d1bffa50d08e66, 0xb088336c6d4693c0, 0xbb93f26209d9aea2,
-    0x5db517b1680725d8, 0xce0e94622c53d05f, 0xc3abb9a86a405ad0, 0x2d5660f9655c814f,
-    0x507d0fb023c4c73f, 0xe8260d45fc4d0862, 0xa3abf877ffdfb307, 0xefb7efde6fefd29d,
-    0x77bf3d877ed68994, 0x018473568b707642, 0xdd71a00174cfd286, 0x806dfede3dd0874d,
-    0x680add264e8ec95a, 0x02ccf606d0a09859, 0x7dff2eeb0440d37c, 0xde7692642386cbcf,
-    0xe62798604db5e6b9, 0x9dbb3cb7749ba7a2, 0xba6447922507c60f, 0x379c13474c9e8808,
-    0x5b2f9839a66dea69, 0x9735fc7d2e07f78a, 0x6f479ce7d9420abd, 0x495a892978659bcc,
-    0x292c45799ee4d555, 0x5a8ac497c1f4e0dd, 0x9ec951cdbd20c6f5, 0x3281c0ee593e551d,
-    0x63f5f0feab4a6aca, 0x35b3e91b3de31cc1, 0x344717cb3295c418, 0xc275310bdd629ecd,
-    0x2bc7a13a1d8ce866, 0xa0a923ae62c41c47, 0x45ccea0c6ad0e5c2, 0xf12050d28fde35c3,
-    0x2af3a4eaa2869d41, 0x0ca0c5da1f6365a5, 0xc001543df48764c6, 0xd12674d0801b4e72,
-    0xb5f2b22727552e76, 0x764e5929ae8b41f8, 0xea4bda177c2081c1, 0x2e8002b3b0e178a2,
-    0x04039b7b2ac924a0, 0x629f1757ac10a9e5, 0x493cd5aa4eb4f10b, 0x582b071d1986c6d7,
-    0x0716015e563a966b, 0xa16e6e44ad424ad4, 0x59812230cb3dd561, 0x89698c56672c2a02,
-    0x44587c805e0db4d8, 0x2a9efb1db84341dc, 0x98d3b57c888f025b, 0xc25a6b76b567664f,
-    0x2968874ea94ab3e2, 0x607936460328e496, 0x6c4ce0b17cfde2e4, 0x97b7dfbefef9e98b,
-    0xe13c3bb32f5d94e9, 0xbc48007863f0d69c, 0xb54a1dd1242f885b, 0xed241749c653c670,
-    0x8df419e535af8af2, 0xa3e92896340ae6e9, 0x8c44cd0e9b1e807d, 0x7e8318a0a89dd5e8,
-    0xe90679e02301d441, 0x1293104d6057e0b2, 0x80f10454e02cb133, 0xc63e5005fbd7592a,
-    0xf442aed9a49935e4, 0xf144c8636bc7423b, 0x7a21ca6f0c5bc48a, 0x36f90dd86a778359,
-    0xd289a95a67092a2b, 0x3b25955b07cd44b4, 0xe757b91ec29e2a4f, 0x89abd57263f55b00,
-    0xcb37ad67a082f5af, 0xd102e6fd4ee8983d, 0x9bf319bc3560a86d, 0xe5088bf373202ec2,
-    0x995e40cd4fea3299, 0x12b772b1f988c6b4, 0xb34db4c37af48941, 0x88368f79ab3a7b1d,
-    0xe53c3a72979faadd, 0x2aa5071347d688bf, 0x00dc8d111353ba80, 0x3390a71103227cee,
-    0xbfe905ec8111abe1, 0xbda434f97f908d66, 0x32f1812d97f970cd, 0x6f0bf53f67e955bc,
-    0x9da8f76f15df2486, 0x8596f86d6e64d0e3, 0xef0a06b204406d5c, 0x272b9325e6363923,
-    0x293f7e9aac3c69e5, 0xac6aafd36f417c01, 0x53be0e6fa20866c0, 0x1f57d44ff5c2aacb,
-    0x1b92ff6d02f2653e, 0x4e27b408730ff655, 0x8f41227c9cd30bee, 0x13240adc7e1fe6c6,
-    0xf37a0a9877ab52d5, 0xe316cbf98c47fb2c, 0x95cc39319fdb09ed, 0xa3aa62672a4e4e6f,
-    0x73bd5b95982d1210, 0xb4cab396e65e9e19, 0x8418d3997859871f, 0x39c93d71bac3d062,
-    0x72fcc979c26fdb00, 0x30ab356bb285e1b1, 0xea1e8e480b4c1daa, 0x018cfaf3be282e3b,
-    0x05f093d2106932e8, 0x5ed71603af220dfb, 0x5f49f153760e6590, 0x36a6c3692e598214,
-    0x1c4e2071cb24bf80, 0xc4ebf120c72daef3, 0xba10fd962e18d664, 0x2e21fb039d3d4f3e,
-    0xf3ec41d1bbb393f8, 0x119cb02b35515009, 0x7dee43999ec7c1ff, 0x022396cd56a6551b,
-    0x3848f0d46c2fcb4b, 0x622c78b2e105aee8, 0x481c96c8086d8284, 0x40a5b180739f67c8,
-    0x1243ffba8c650865, 0xa55652f58a088f9f, 0xcffedb50d5a26b85, 0x42b4bdd281c95be1,
-    0xa4c0382d42dfbb23, 0x111ff16f91f7d5bd, 0xeba0b28c8f731ea6, 0x31a26d9140d7e6a0,
-    0xb80ac43b85ac22a6, 0x764766564c990b56, 0x942747ff383100d3, 0x7a47662db7cb85ca,
-    0xf27ead9cb3546cb3, 0xcfb6ec4b0778e7df, 0xd7cfe06d69684610, 0x1f42ab246ce09f42,
-    0x7608b8b4f92f8123, 0x27499643ea532558, 0xe261c47ac4b58c78, 0x1def7dc40312b1a5,
-    0xce5f02ca82d397c1, 0x9404b32307ffcd55, 0xc582d000228fcfeb, 0xb05502d82ea560ef,
-    0x18c7e896664c37ee, 0x5a70706a5ab7ecbc, 0xa45e6eab0ff93a8d, 0x5a9f7d7602eefcd6,
-    0x9ce534c8b499321b, 0xc98c531b07821ce2, 0xfd805df673265df9, 0xf0c7e39f7f52b92a,
-    0xf5c8930ecabb3424, 0xdeb55e59ff02d48e, 0x59f66d48d1aa0fad, 0xcc6913b8009c8c1c,
-    0xc9043ea4970d3b8d, 0xc41781b223bbfbc1, 0x68fdd589935c699d, 0x5a6185e38dc5c62d,
-    0x5e153927058c99c7, 0x940fe07992a755ed, 0xf73ce8165df9f922, 0xe0b8c70a82e44ace,
-    0x2ea9e21a21d5b4f9, 0x715b9fe122a7a251, 0x484d657fea28768d, 0xae921b8d86ced847,
-    0xc1b59e78a5a553ae, 0x582e5e07a8c99eb0, 0x961b43e7f880244e, 0xa26a958fbd5f3b37,
-    0x97adb40dfc2f210e, 0x2fe99b6f59197f00, 0x0c0e30799ccca896, 0xf8cae5bc36ce1f17,
-    0x8b9e16025864ae43, 0xbd71f788b76a9d3a, 0x18e63e27dcc3afa7, 0x1527b94d7df302a7,
-    0x6f4943470bec0f8b, 0x60e8606d23f35d15, 0x6e9c883b3bbf560e, 0x70ef989dfca01092,
-    0x60797afe457a9e50, 0xeb438fdae014f6d0, 0x7205c42c145c5d43, 0x6d3bc0770e3ea6e1,
-    0x5596cf8a2bc14267, 0x14f4e33a442406ae, 0x050d1d050314140b, 0xe077ddca358e9004,
-    0x07c9ca88313afece, 0xc2a257a959140b68, 0xb253d6236f6c7a23, 0xdb6b5166b962fd5d,
-    0xf6a56838f6f2eb4e, 0x8ca34e8c654f44f5, 0x52882a06145efa0c, 0x02ccaf010ea361f8,
-    0xb8d65b371e97cf34, 0x6f50103aef2502ae, 0x9f3a851bb43435e2, 0x4a314d74ea543527,
-    0x736b9584ff4ac638, 0x0bffcf900ec3c9bf, 0xa283ad1aba381e7f, 0xb8994321577dcc16,
-    0x01e24268d1d7458e, 0x5fd3ba9cbf4a6ff0, 0x13b45c7fda2c0e77, 0x7770b65a9fe1e735,
-    0x2b757ca03b7c3960, 0x003386eea74925c2, 0x8780d280915f6dae, 0x002ac458102de432,
-    0x4e6a2975a5984f66, 0x621db8efd84cb693, 0xecaf45a2acf9ab66, 0x046729e5682b3a3c,
-    0x9b4f0222216d7f53, 0x86d98de4093108e5, 0xc783d4adc719236e, 0x6cc97bb56ccef92e,
-    0x6827afb4850c94fa, 0x269d65248b863420, 0xe7c433f490faaaec, 0x315d4be30ede1379,
-    0x5dd06fe3cf5ee4dc, 0xa33ff291a06ba27d, 0xbcf469342f6947b4, 0xee5b8442947ee0f5,
-    0xd1661c5ed09668c8, 0x59ffef0a6710c77d, 0x93a08909c059d2ef, 0xfcc0648ff3c821f1,
-    0x0448f425b10a4809, 0x0121f5a248410159, 0x8ca513e723513622, 0x7a1f2bc35e6c96d2,
-    0x677943dc033a29c0, 0xb16c9ebc9c0c2399, 0x32ea4f74b08aa8d2, 0xff050483d39a0000};
+    0xa922e4094e340102, 0x0f7d5f62e7961604, 0xe658a3ccd0cae557, 0x3d44638c52ea7736,
+    0xfb0eea89b70c8f97, 0x8c6450cff094985a, 0x77304cc354cb4cb5, 0x45b569836b2d85b8,
+    0xa2d52423d186f8ce, 0x28adc5a820f58b90, 0x17b2504b8c1c5664, 0xe996e60eb7b79ead,
+    0xf1c1d21a00468b39, 0x17f14582f21ba940, 0xe426e981dd89c4a4, 0x2c554f9aa254207b,
+    0xd6ba56221b747227, 0x6ac0b98f7d65c1fb, 0x4e588eb0cb2d773e, 0x74b59e21049ddab2,
+    0x852a31a9b78596d6, 0xd45ebde79cb35c3c, 0x8c5c82ea40ae3b2e, 0xa1a15a526c0b098d,
+    0xb68e29da1813d39d, 0x68eb586a3c7b7367, 0x0fc790c21c32bb65, 0x726331600d497b20,
+    0x811a126441481216, 0xbde5c24f855614b2, 0x7b300d8b51c694aa, 0x70f16e13069c45f7,
+    0x33a63e4b62763c13, 0xa4a80905973958ba, 0x64ffdfde52bb3534, 0x2432082346225b32,
+    0xb8acd7b57a467a36, 0x76984464612c3038, 0x5860231f936964e9, 0x4d3920f2798572af,
+    0xe09997ca624a100e, 0x66ad5290f237b7d6, 0x898547ca7ec31f46, 0x769f2d6972d37b16,
+    0x3fd34ea466e113f7, 0xcb86e3b0f8e79999, 0x60f71099889f20ca, 0x3ba4e3d516d2e1cd,
+    0xd56c8b0445a51376, 0x36d0c020ea98ddee, 0x862cae9fa4d816d0, 0x02ff1c4f1d9d80ef,
+    0x050ea7a195e41a93, 0x3c37ae21d23abbd2, 0xf9c492def322d7fb, 0x02b997c2a43b3704,
+    0x8ba6123033535e24, 0x7bdfbe2864549fa6, 0x9eaa128c6f7e443e, 0xa1ad243e697c68c1,
+    0xb448a2d909dd2006, 0x8a3ae0ecd05b310a, 0x53a56407626536ae, 0x6b51680697026dd9,
+    0xa0250ce67a116d61, 0xdb5b66341da7d466, 0x9b84fcb966672dde, 0xcc6e0b38dbcaf863,
+    0x801b3bfc56d99863, 0x8b6fb8b1a70603a4, 0x33a72f1970795a72, 0x5e5f999b95d954b6,
+    0x5b568ed0f9d228ac, 0x7d5f3df5d5ab90b8, 0x15297f27f440d06d, 0xb5c623620dbf1243,
+    0x7fda0d7f558e2ca8, 0x5e31ad7e65f8d8e8, 0x55d0341bbd522b1e, 0xe017a56910549a20,
+    0xfa5717a2fdf58d34, 0x470f9eaa698f45dc, 0x999ad39c1b98df04, 0x9dc45f7a9f843e12,
+    0xbc9c259ebb7e2fe7, 0x74cbae4aa0ed0d58, 0x2019fcd4b96725a1, 0xdb7c9b79add9e172,
+    0x0566a00ef5a6f0bd, 0x1936f6ac58bebbbb, 0x1451106024b466da, 0x1371db1182df6ec1,
+    0x5103b9ac3d012bc7, 0x77288dcca229e6bf, 0xefed4343f681c506, 0x098928fd64ac2d77,
+    0x885e5e2b37060c8a, 0x0d302084de49cd72, 0xefeea6225fd2872a, 0x12011f4201fde221,
+    0x8ce2358214b5aca1, 0x452641107db706fe, 0xa44cea3bde142de2, 0x92c8b26e7a34858f,
+    0x1374d89934ba546c, 0x58a3cad0017c836e, 0x9a4fe8b7b49066be, 0xc83068bb2d584620,
+    0x591890545721db93, 0x6af64a9326606875, 0x353b6d0a351d738c, 0x1438ecd69f0c199e,
+    0x6734df57d84274e5, 0x87a2961f9ce9bfa4, 0xe92775636fe247e3, 0xcb492d41e3ae4b2c,
+    0xe68a7e094df29a8f, 0x681052751155ee4f, 0x007ad1788f7efdbf, 0xc8673024cd661cba,
+    0x10b15667ace78d07, 0x7bfcc0f2a1b2b4b6, 0x83a799310fbcc9c4, 0x34f02ad3baff5bd7,
+    0x01f269d9747f9311, 0x1ced8dc693e0193c, 0xaf00b739d47708b7, 0xbef67a7c4398399e,
+    0x184adfebf56c3dd2, 0x231a249ecba3f038, 0x32a047ff53a4a069, 0x0dc570ee26a9fa22,
+    0xa3d9844352aece90, 0xc642b176414a2342, 0x5a8f07c632176bcb, 0xdcfb6c9c83559e22,
+    0xe120615546ad1760, 0xbb563bb18a91182b, 0xca925e8013a17206, 0x3c08087bb12700b7,
+    0x01f3aaee17ef2195, 0x7a34b97c61b5aef5, 0x089e20d1d9acaf8e, 0x23e059adba86b24c,
+    0x84707e87842f52a7, 0x486b845a36988cab, 0x09e9725751a94bfa, 0xba04830f21a7a573,
+    0x025f8683e884745b, 0xbcdce517fc806fa8, 0xee34822740a6019c, 0x0a66f9f2a4a20223,
+    0x25a3bd38ced01e54, 0x48ba85de6d644cd9, 0x368d1b4322e5223b, 0xee0fb36eb7268b06,
+    0x96b3096f222e1724, 0x1350073ad850a47e, 0x44e8146ee8876e30, 0x00dce1976eb98fb8,
+    0xe70b2ae03ea2802f, 0xf002f5f0162fd0af, 0x92f720b345dc57a3, 0x1dafb57121ec3ba8,
+    0xd5bb0e5d9c6ecc36, 0x9b6abc4c37e7fb88, 0xc64db2653c340d59, 0x14d305983efc0ad3,
+    0xcf69ceae87325fda, 0x1d355289f844f0d1, 0x10fc433a5204b039, 0x4af077d41d048306,
+    0x918fd8e4cd8df811, 0xf53657792794571d, 0x56f4bc61f5d7f29e, 0xd34a79675c252d02,
+    0xa9b05e6986c79e64, 0x401f784ac8f8c270, 0x500fda1a95c5b2c1, 0xaaeeededea5e6b0f,
+    0x8e239893c2c50c8e, 0x7e25d633e8af8762, 0xcae616c09d326b0e, 0x29ad3924abcd21a5,
+    0x358708481349e65f, 0x3dc71887a83b392c, 0x2b8e223ef47301b5, 0x9ce6381346cb2f03,
+    0xaab29ef40705408b, 0x92d142dbebb02b5c, 0x396ec6b278e0f384, 0xd1fcf1aef401766c,
+    0x6eb75bcaaf551be3, 0x70afaffe15878f1e, 0xd724f4ab0d0f6274, 0x64046720fa7eccdf,
+    0x7f2885345b6568f1, 0xb6f2d598a07a12be, 0xe7d34a46e3defe61, 0xa73778f4a054bdc1,
+    0xfe8372128c7b4ff6, 0xbb7c4d257b54a2a9, 0xd207c9e5f8c50abd, 0xfc0641d1debebf6e,
+    0x7db1ca37eeb14db5, 0xdf0ff60e0e60fab3, 0x1dfe3113c30ec14b, 0xdc3bc9eb6d191a49,
+    0xa5b75da154ea52f1, 0xdab07baf9eec9f69, 0xaaf060bfa3efb173, 0xf88c00f169e51152,
+    0xfde3e041af3f78dc, 0xedf5f70f37bbede9, 0x11f71e1d06bdc78f, 0xfc4e89ce9ac2fe93,
+    0x8300d92b51f62bac, 0x2a2c37f80ff60ffb, 0x0fdfc68d813cdb98, 0x797899b323957179,
+    0x26019b4a8bd8da1f, 0x69edfc07510cdf30, 0xd037de217de8551a, 0x6507709d38c9afe3,
+    0x32dce2fdf4af78ad, 0x60581c5b8d135641, 0x41b31191e8c0219e, 0xc93021205de40bcf,
+    0x1fd6cef58974a35b, 0x69ba928624be5ed3, 0xedb5ff2023714e28, 0xc8836ca857863a32,
+    0x2e2642e8125fbd14, 0xdfa544a5aaa04160, 0xb7b4e80c8e431ad3, 0x063a2fa929a64fb5,
+    0xbd881d0aa4f9a301, 0x04bde5517f24b502, 0x5dd9ecb52d190672, 0xf92ee10c297dcbe3,
+    0xb05f6b829ebc305e, 0x4eeade5f856967da, 0x4d187f68044da727, 0x76fb91a29fe1ac45,
+    0x3a23f51c2b51cb33, 0x57dd19849c28ee0e, 0x208d370d677a36fc, 0x4423adf0f1823e9f,
+    0xd2e7ed1673dc93c3, 0x52e2d97027223278, 0x52116d86d5d263fb, 0x5e7e1e37ddb0b01d,
+    0xf40e3010ee295383, 0x3b48c4db8c8c80c6, 0x8b9a0b272054773d, 0xd213dbdd836b2d8d,
+    0x60df6f34ee0a032f, 0xad76a120035909a8, 0x22216599cd767777, 0xf4155b784a40e469,
+    0x9a9f44e9d3747116, 0x85c9a8b777100c1a, 0x2e463fc281aef475, 0x19f71f8dd7ddeb7a,
+    0xd1f13e093834bdf0, 0xb2e22956f50713b6, 0x0fbbeb25e90e361a, 0xecd07b8fdc560718,
+    0xedbe8f0f6f74f110, 0xfeddc77b8f48e182, 0xc82bd3fd45ec6986, 0x12751f13fe751e71,
+    0x9b0ff7361b1818af, 0x4d6b208691b3a2f5, 0xdc89892eedee9ec0, 0x4cbc5cc0486ce735,
+    0x2b37ad6806831c4f, 0xa5f26114fbbc6fac, 0x72a117bdeb4ef550, 0x1382075282b534f2,
+    0x5fc6182402ecf551, 0x085e7444571d5971, 0x5f363074775fc6b0, 0x0259fa1efb470884,
+    0x1a25b1ebc9440c2f, 0xf8f0c5ea05ec4270, 0x20b8f394089c632e, 0x2a9b26f8aa1ac7c6,
+    0xcf6fc2148c899b55, 0x287212e014d080c3, 0xabd21bcf1fd644de, 0x0135b0a60aac69a8,
+    0xb17c5caa97a0b5f4, 0xc08793930405c3f1, 0x01b2d7ee60c44f59, 0xc4446ca404aab651,
+    0x53f86d5b790951c1, 0x76a71d244457e0db, 0xb037d86b4359ecbc, 0xd443c4a4243e3c04,
+    0xa45562e8fbbc6bc2, 0x1d683b1f6b9fe659, 0x4c2f93c0d396ea20, 0xb24e23ce6b49d6c2,
+    0xe85ab3a4101f8bb2, 0x2d43e10522d5284e, 0xcbb86587d9f1226c, 0x65b7558b74b68474,
+    0xe598f456a73e8d48, 0x5c79daeada943ecc, 0x4c638a21043a2103, 0x6125f76e77e8e52b,
+    0x1d988be8f5cc6da6, 0x062f3309e97c77b7, 0x12e26b5447776049, 0x852a663c7429efb1,
+    0xbcecd41421bfbd75, 0x685fbbe0a55fc51a, 0x1800af44d8262a60, 0x01cb699994c96c86,
+    0xfcbb6c456fabf6ef, 0xd75f0d5aed4ec339, 0x8f2fcbff1259d68d, 0xf97a91b5d4575941,
+    0xb0d2d15cb67d7ed0, 0x3655e9a5dc31c358, 0xbf07066143d8c30a, 0xae6daa760c63d78f,
+    0x5a8a15422d532d5c, 0x3687c872ad8baed9, 0x31cdac0358fe038d, 0xfd84371adde0b417,
+    0xab3fb023a6f4435f, 0x799930aceea0af1d, 0xc8887aab923df73e, 0xc0c10b456bd5e280,
+    0x00f6f8e2afaf83d6, 0x07a216d01b399c6d, 0xbb4b9f336a8df1dc, 0xc7b0b25297235b44,
+    0x541c0d23d2164846, 0x2b6d405654cf02c8, 0x1528e6e8cc6b9fc0, 0xa72da9d238887417,
+    0xe5d70f7ef3e48a85, 0x9a5582e98e00e1e2, 0x5ca6fdfa568b82a3, 0x42de709e306cadf9,
+    0xeb8d06259844ebbd, 0x872323470c54f711, 0x76e987df7ab16c6a, 0x71949fd698a98b3b,
+    0x798fd31b10eda2ce, 0xdfdea2cb396c1dc6, 0x66a0bdb24c395395, 0xfede613bc8a8becf,
+    0x7c8777a524fd8ced, 0xc3d1de160fc87c83, 0x926e50ce6145a053, 0x15c9858718ca1ff3,
+    0xabb87816712bb1b0, 0x499a4c63f8705f6d, 0x842a823525564bf5, 0x2476919d5b12adec,
+    0x34dbae870f94091c, 0x0fc7cc5859b436d4, 0xdfdc48ac466e2fe0, 0x0b213b42e8843f22,
+    0xbd7f36233219c48e, 0x2801aae99927d036, 0xa5abaef004423a6a, 0xeba07421ec251114,
+    0x4d10491241829a1e, 0xb2293d930c5621fa, 0x219f60ad8710e107, 0xcf2d516d76e46afb,
+    0x8407e07aa4ae2bba, 0x209a983f14958d15, 0x9568fd21f8806450, 0x181bbcea1a736cec,
+    0x0f54958d9b2df604, 0x7ef6c5ea9428f0a3, 0xbebfe6fbafe180d7, 0x5cf48f59d39da1c5,
+    0xd1b4ecf0fa356833, 0x759ee5d8fe248084, 0x518a35b2aef4cb02, 0x55e003417fa4aabd,
+    0xeab197e82b224d7e, 0xc7ab5f8187675bd4, 0xfd49dd91d75913fa, 0xf4ea1207b74e3df5,
+    0x0aaf38076cbe8681, 0x8096923dd6eabd03, 0xd8596aa9de86c802, 0xddfd61c4e13fb9c6,
+    0xc0a88eafe2f0635e, 0x7a6d6f36d133d69a, 0x07e4142bf54f2e3d, 0x4ab41380a64b6a07,
+    0xba216cb8cc3138f9, 0xa0cfe2235f863bfa, 0xa9fa2fb801aedcc6, 0xbece3691d050752d,
+    0xd3995bcd57477589, 0x6c6181c0c304c016, 0x1ce2665591fe10df, 0xdcde56c4bbaa485f,
+    0x46297c8e7de61b0f, 0xff8757c5bab1d5a6, 0xab72f431e3ed7ff9, 0x54c03f303630dfc9,
+    0xe1a22ca203b592b1, 0x0b3472ccb4fd1298, 0x8d2a247073d51255, 0x494c77ebf6db2419,
+    0x3a7ed3bec3bf7820, 0xdcc2060df215b112, 0x30f35a78d0cd6a67, 0x029c7acac4f86b49,
+    0xa7d6d8b5f88e7561, 0x908b2adc1958be91, 0x59232b045e4dda4f, 0xe3ea2ba068929d3e,
+    0x4b91ee93457c2313, 0x8cb3de944b7febe6, 0x12a9610afedd8585, 0x6131593b4eb77fc7,
+    0x713aeef145a7dd48, 0x0454a7efd149a390, 0x70f19329a1da4aa7, 0xe79cc15908438589,
+    0x5397bdbd5940e668, 0x5fe4cb326eaf4d55, 0xf85c07eeac5482f5, 0xac3f00090025433b,
+    0x559c1bd0784de7a3, 0xb66ea5cd5e962316, 0x14f44b4ae206140b, 0x1139d173b8411195,
+    0xb75f16cf68305bfd, 0x44d1ac4ecf1b9d69, 0xf442b90a2d98e050, 0x60933e4540b88328,
+    0x14c2bd44cad670d3, 0x32f3c088465d3a49, 0x974550128bd62aca, 0xf332dcebd7eac58b,
+    0x6ac37e02706cf885, 0xe83236ad7b2b3ed1, 0xc7a9867bf6ec41c9, 0xb0da09751bbbbb6f,
+    0x4a168eb544a9b406, 0x62a1f2390c4d0a2c, 0xdbd81c9ed73e553f, 0xc7de78dcfe467792,
+    0x40070c073eadc77a, 0x86574851045104d2, 0xfa6b1121dd4a6263, 0x0c75540b64625da6,
+    0x567c2cb17ef30dcb, 0xd66dde27d26f42c6, 0x562bceb4636abd85, 0xfd6fa31adb0437ea,
+    0xbdc10dd52be5b7ae, 0xf7d0dbc0732b79e2, 0xb5675a7d6a63e323, 0x9ef18b9a11e7da96,
+    0x29a46f55117be48f, 0x91e267768dcc4a52, 0xc7601709f498f279, 0x60b8a6ebd0f5c706,
+    0xf91d3b2ae4098779, 0xc8e6517b77d7ba33, 0x899edc503201957a, 0x614d2cb4008978a5,
+    0xd67e0a0d7f4d5584, 0xd1e8172f41ee8785, 0x971a77cac0b62568, 0x78bec585a3dec7e1,
+    0x79d196fff67d69ea, 0xb4e06213d529a4d8, 0x8a1376e2b15a6240, 0x4475d63a2de22bd5,
+    0x222c8989aa145176, 0xde836bb0f9425207, 0x017e786792357136, 0x2d9d8c8aa300619d,
+    0xaa73c2294edb0422, 0xae23062ff20b3e12, 0xbcca89ea8a2fe60b, 0x0f276c90c4736fa3,
+    0x38341af9a0a84857, 0x17c1e88557bbb8c8, 0xb639b5e3cca1ac87, 0x9920707ef481c5a3,
+    0x2792a74e5aa7efdc, 0xb4ae90b46a6b6f25, 0xe30a72322d1720c4, 0x9cbed0262b34a38e,
+    0xf49069ce10c194a1, 0x1350ea0766fe3ebc, 0x6170e20c316574b1, 0x48e312366b541b91,
+    0xde83eff1cc419f94, 0x62bfd3c662715626, 0xba05955d073af158, 0x9df9cba8b7e5878e,
+    0x97dfd55f471f9409, 0xc7e1345851aba9c6, 0x9aa9dcaac2e65685, 0xc50ab5696c249873,
+    0xeb80bddddde258f6, 0xa1ec2cb331a7e8e6, 0x4698d58d1722d78e, 0xdaceaad270d8ef7b,
+    0xdd3a234ed032ee72, 0xb4827afef2a2d1ee, 0x0f9e487f260c587b, 0xbd53cb98053c4172,
+    0x1cd4e30c1ac8e266, 0x8242da7c7aa124fe, 0x322f202b9cf9d474, 0x596d7e898a9c2f4c,
+    0xf365ca49775a2731, 0x61d2154bf41f7ce5, 0x9ad36179ae5b7995, 0xa58874fa57bc46da,
+    0x4cbdea906202c248, 0xc906d972b2411a2b, 0x89492289c6cb5a3d, 0xaea9d6575bdccf57,
+    0x588ca054e84b1954, 0xfc1b54204e1a0682, 0xecf6b6af9ac2e35c, 0x72e0b2ef33c48fa0,
+    0x1cb9d9315bc674a3, 0xb397d26ab9b933d7, 0xc3dc58d542cff53f, 0xcaef23a05aae17e2,
+    0xb543a2e90dc33870, 0x744dc2029211714b, 0xcf32f6f1d51247f8, 0x9dbee55818c2e23c,
+    0xe54b92b01a32541b, 0xd1a398cca6b909da, 0x38ab69fc2aa7cb6e, 0xd72a1e952d24140a,
+    0x9e283a480aa41997, 0x920616921ce75767, 0x49a5e8e58b9820e6, 0x5b22dc242d9058b3,
+    0x4640954e92de561f, 0x9ed242b7384135e3, 0xa9242d2330785eae, 0x69411378b522ce0b,
+    0x07b0a36592c98276, 0x1947c59406c43c59, 0xf803389714360729, 0xa5dc72bb938bd8b8,
+    0xa1a073dbdc59d2f1, 0x7395ca061f3c49a6, 0x61c50acd4d78fc9b, 0x77432b04e65be5bf,
+    0x2c16e6e50e4a6d36, 0x0a3184c87a8637ea, 0xd2630fa965584933, 0x3aea9c9adad6ce66,
+    0x2386223f35edccc3, 0x9511ab82f677faaa, 0xad58a66a7fcbfceb, 0x04f180eccbbb56b3,
+    0xd0f53d98fbf54890, 0x1ca1d1d5dc15d29a, 0x9e142b409a91d7d4, 0x8ade0c76ea02ba45,
+    0xcf7407afb052c823, 0x2fa98c395a6ee658, 0xd8a9daeaca185b2c, 0xd4efd450af367abc,
+    0x11ae3f1b3f9d608b, 0xf8695515c9c9b282, 0xb2e39c56df563a0e, 0x67a7d943187a4c41,
+    0x548eedcc4e6e6fbd, 0x7a9afbbe7a031f7b, 0xd453b6184a5abea1, 0x7a559bfd9afec57e,
+    0xdd088edb91a363cb, 0xbb3909fe4a534fb9, 0x1ddd49f84af74cf6, 0xec70c719ebd38942,
+    0x5a922a2570b43546, 0x1fde4aca40047b11, 0x2741a248d81b2baa, 0xbed65c92634e6d47,
+    0xad900d130aac2484, 0x1b6f812bf9a602da, 0xc02015354c3df916, 0x29f6b83ffa03be30,
+    0xb10f626a12b96902, 0xda6b071f5eeaaed5, 0xaba6bbd8fba0b6d0, 0x169bd26333145528,
+    0x2292d80bf1957711, 0xcce052a626ece76a, 0x450bcfd2970907d5, 0x41a29cfd9fef36c0,
+    0x7dea6f295c126aa8, 0x54935543994d5392, 0x6fd9526f9a34763d, 0x5a5f912e4c1a12c9,
+    0x50cfa1b1ff08669d, 0xc585a7775678286d, 0xc6623b5003491c49, 0xc615205af385c759,
+    0x180c227eb321c79f, 0x78f0de35f15c4458, 0x66c9b42a3918a8c7, 0x59ab252e280b7f62,
+    0xb7104948774ad748, 0x8c45e27c121eeff0, 0x2620b675b3599d34, 0x2a114880476c503f,
+    0xe37457f5a33ca8af, 0x4fa91ffa1336c4b0, 0xf601475c05a26fef, 0x184ead630fc21fd8,
+    0x666403fc25d35b62, 0x0dab612196c62428, 0xc483732321d2cf1b, 0x73f3b4f4c6f1449c,
+    0x1aca6614aab59264, 0x21cb1825e280eecc, 0xa2c41cb33a672680, 0x65399ff753cdd0be,
+    0xf56025d1e0a65d5a, 0x84e6f062658c3bbe, 0xec5cf4b5327e166b, 0x6fbd606c2968bb76,
+    0x7bd4e181f6c6f16a, 0x6c4f240a66ac33d6, 0xfed5d794e3663881, 0x5720b5c0e978dd10,
+    0x441b9588eab5bff4, 0x44fc09f14d497afc, 0xa98f9a2f89e3fc44, 0x89a240ef9aacec5b,
+    0x3fb8e1334befc117, 0x9dde92ecae56076f, 0xdb2f545a0aa66fac, 0xd58f65880eebd024,
+    0xf59aa44462ceda70, 0x985f053ad64c00a6, 0xc6a6772ec48c49cc, 0x9c84632a989888e7,
+    0x77ec7a0bfb2242ec, 0x09a324592bb852c8, 0x710536e8f37fdc50, 0x51c22bf1a9d722b9,
+    0x8dd0365e93d7bc2d, 0xc84a70fd291b47ed, 0xbbe111bbbb087e00, 0x1a9a904adf3afca7,
+    0x3bb5bb751a141c0d, 0xc44db4f156eab35d, 0x1b2ea4b7b7993c06, 0xdf68c3bb977a46c4,
+    0xe11de9485e29e1b0, 0xfe28eb98f8218b2d, 0x416a43b1487518dd, 0x1130d8605583620d,
+    0xcabc6a136720f1b8, 0x98d8c17a2bba0b9c, 0xf0c58d0008ae4c12, 0xe41a7b23b1c699ef,
+    0xb1c56e629b692c19, 0xe7684148335bbee3, 0x239db5a5f7e2e96f, 0xefdf3cfde6f9fbef,
+    0x5ebe7dfeafe73fd3, 0xb37f0c68f4fd511c, 0xbc8c5eaa771b0dd9, 0x186ad986a95d8cca,
+    0x2d1e780aa66b1609, 0xe1392665e250c485, 0xe20e387e57f1b656, 0xa24ebcc8859f6436,
+    0x71b601392d1adb4b, 0x4aedceaadfc7b657, 0x3c4e48fe31b3af3d, 0x36acf3112a2a0106,
+    0x9bfac27be7a50686, 0xd829fb3ef05c86a8, 0x59475ccfc32541c8, 0x389aa043dfd721fc,
+    0x24df3977702d7c47, 0x541a3044377c69e9, 0xbc6fedd4d86f9afa, 0x30c673b62eb53261,
+    0x9bfcbdd2c47adae4, 0x1033ed7e38f58733, 0xe953c96d2042c316, 0x707840ddd432830d,
+    0x6c86505146f960b9, 0x8683771d111929fb, 0x2a4712f88d672f65, 0x476cb38a6e556f50,
+    0xd304f35011f5e078, 0x11cb0259b72ee079, 0x7407cf9d2dbb5482, 0x5f2283efb907a048,
+    0x352f4e9be138a909, 0xc7a99bd4c910eebc, 0x4784697c5eaf37dc, 0xd2dd74429199acc4,
+    0xcc7bb1465c44e56f, 0x7cadb04e91f593f1, 0x542d271c24c66d10, 0x3026f0094fcd0cf9,
+    0xc8f9aa83c6d21eaf, 0xc0e883a71fb618e4, 0x242b4a26e173dc03, 0xb18e446bb66fb5a6,
+    0xf9058e8b9ef91f82, 0x6d6fa2a262130e12, 0x6444ba8564b6f9b2, 0xbfe1acad295359a9,
+    0x15b02a88b5e65fc2, 0xb3de78ca57a13c1c, 0xd7b12f8e81604de0, 0x0102b1f3ceab7325,
+    0x10b4ec1066e88402, 0xecd5efbd13c72983, 0x6b764357a8a9fac6, 0x7a30912cf712a404,
+    0xee109ce1a17ead26, 0x363fdc89046cb44f, 0x0ca7d11f2e8b3868, 0x56d5e6f3086eb1a3,
+    0x718e4d829d6ab491, 0x91a1f780d13fc82c, 0x5dfe8a846198de6a, 0x9ad4416e1f67a09b,
+    0xb913f2dbdb1f4bc7, 0x42136db1d0bc8333, 0x880e3689f88e85cd, 0x24a4319e68cee7f3,
+    0x2bd6bacb72274711, 0x8edeb1db27780f97, 0x8293b4479a5a573d, 0x4e28be6389bf188e,
+    0x13aaf82331a868c7, 0x44807db14ad6ad31, 0xa068f22148825c07, 0x76ddde729bd2b9f6,
+    0x28974fb0501b3562, 0xbf3ee05564a52655, 0x0afbd35fac626be2, 0xa1def4e4a8ceba86,
+    0x06ad6fb33aec98ad, 0x773af6d8aee97b76, 0x7e860e5139d94b14, 0xfccaeb8cc575dc04,
+    0x3b6b98c5f97db937, 0x78d26fb5ef8179e2, 0xc6a592fde3ac6e81, 0xf4710b04083971dd,
+    0x4f5a4774a3c3e074, 0xf0ae3a2992781ee4, 0x1dcfa46d393e18d9, 0x4f1b1f0cf0101370,
+    0x6deb110bce583794, 0x07aac4e8a2942ab0, 0x14cdbdd1cfa024f9, 0xea23a39938db26a5,
+    0xe41a45721b1d8428, 0xf472a4efe536709e, 0xeb2045f573e5e677, 0xd4f0f211f816c4e3,
+    0xb3785c4dc6481ef0, 0xfa9eaf193a2b5973, 0x48c78c91ebc57d22, 0x6e9fea6b6e8093b9,
+    0xdcdeaef4cebc2493, 0x11b251343ba261e5, 0xb5607e86edb6e37e, 0xd0ecc0cfb2c3eeab,
+    0x5f047008959b6f7f, 0x9b795fa3017a105c, 0xd7d5ffe554f7643f, 0x8826bc8a2f824aaf,
+    0x6069b325d8c8f881, 0xc9327e27b1029bbd, 0x83be1bacfa5fc755, 0xd5c8c790f5a249c8,
+    0x734ad81c8df727aa, 0x08a1f589a3bc4ac3, 0x71e104c541d62ab6, 0x47c37def0febd522,
+    0x5a9ad21a91ac71c2, 0x92a75e5e49d36185, 0x1b1dfea96e6af6fb, 0x94a42ee1ddb7b7ff,
+    0xcaa406f66f455a78, 0xeaaba70edbcfd465, 0xcdc55faa5fd1cc53, 0x9d4a3b9b8c7f9d74,
+    0xc2970495d17800eb, 0x9279d29fd07d68ee, 0x067cc769701180d5, 0xacb7d7a8b7a7eb3d,
+    0x35a12d4e64fa0d47, 0xa36fc652fe029f84, 0x0adbc7d6d93ac256, 0xea9cd4466cfc5e85,
+    0x954bbcea70d960ae, 0x2ec33ae5f9be1090, 0xa704eda3efbdabf1, 0xd3891f70576e427a,
+    0x43b012feb4df5412, 0x722b46017f7843eb, 0x7069c737b3d16f53, 0x6fa64c4706e8c8bc,
+    0xc730466b316f86d8, 0x738f7426056aadb2, 0xf6c1b6f88948a4b0, 0xa91322139cb3264f,
+    0xd54bac493a7e39e9, 0x864fedbef5327410, 0x6277f76b38464bfc, 0xfe127d6baa82ead3,
+    0xb7e3efbd6523ba10, 0x208ab246d8a08f24, 0x5e0c9208e34b4d18, 0xdf942430fc1be309,
+    0xbf091818e139e677, 0xe270c5efff52ec8e, 0x6fa26680b9ca3351, 0x38b86b865397d68e,
+    0xd208bcdb8c696930, 0x1b892f2925f3b290, 0x685a8e3d8e9b61a4, 0xf89f5c7e21e5ef5b,
+    0x3d6368c4c76462e2, 0xc3b06931e2e60292, 0x2c329b2030d18ff7, 0x953e2d20d4bfa209,
+    0x19377dbe91e46fd3, 0x4ea411249d8c971c, 0x6d67b04347802952, 0x7ad6f67480f74c8d,
+    0xc17963ad9ca9b4f6, 0x0baf71ad9a74e31a, 0x0f89385dc5a69675, 0x1c4e35edc4ded054,
+    0xda95fe63f81c2865, 0x2097c8e240ed4d84, 0x6d55e1f115876f42, 0xe8abc9e3af9fc8db,
+    0xf00c66275571003f, 0x92e5b32562253153, 0x27e600007fcd7609, 0x5b5c99621bbab853,
+    0x886c47a80af75aba, 0x12d1441aafd146ac, 0x6444af33a2d6d009, 0x7328cfbe221894bc,
+    0xed16409a27284c91, 0x21a23b95532968c1, 0xf5a88df14d27fcbb, 0xbdbd429aa3a9dfa5,
+    0xdf046127082bd3fe, 0x8d4785785948849b, 0x59b5773cbbef9887, 0xd6aaef294ca06000,
+    0xef23d775ffb74c4f, 0x50ccf351addd39e5, 0x911ac7f6394ee300, 0xc1aadbe42da1d2e4,
+    0x0d14a987aabd43e8, 0xb884ac727a84b1c4, 0xf09b341562e0d4eb, 0x3b23068a749f826f,
+    0x5c74454b6e217fbe, 0xbb7b6542a189f1cd, 0x26e34713ff4e0685, 0xcc6ff2f579d38e78,
+    0x7b9bdbedd6b938ce, 0xc225729ee97eae3f, 0x6c69b12e60d5c9dd, 0x5f398b7ddf9b3585,
+    0x0c69e9ae7cc1e548, 0x42b0bd1724fa5193, 0xad7f7eb192d1f527, 0xeb7f3695ac6d7db3,
+    0x0cea5a0fd586fc1a, 0xf091440d571df0f4, 0xcbbb691d9031c1a2, 0xe6acfb3d35b3e9f9,
+    0xe11ff7adb7b8dbe3, 0xfaccc4b235cbc589, 0xc17a2bf0917b68e8, 0x83bf8ef42e2cad5c,
+    0xa43d5aea06e57c2c, 0x804f6b96cce77111, 0x600ecc2beb7fc297, 0xe34a8a2a5d14587d,
+    0xf682108f4fc42bcc, 0xf14da30f5a5261d5, 0xd901458658ccd016, 0x23e270babb0b1e46,
+    0x1d5c367b86a16e1c, 0x10a5bb59723f4fbd, 0xa9dbc7536fc9fde3, 0xa32a4587662f033e,
+    0x952ca67ecdb8c50f, 0xc8673bf0911e7e0f, 0x0a6deaedd733d226, 0x48203451fa383a1a,
+    0x1ad0049bcb3acaa2, 0x1ebe19739b196581, 0x6c2a85bb54920b7d, 0xcde798c5577c7a5c,
+    0x94b5ac9fbc2ce155, 0x9167a7adabe8a6c5, 0x6e18a36d60b6b060, 0xc116669635ee038b,
+    0x059fecc5ce113429, 0x2737f06ae1ecddf0, 0xc8d8d2ccfa9370fd, 0xbd5d372d8eb2dee9,
+    0x77afbd8f06d5b6c1, 0xfaa5ae07f09eddd3, 0x516e506c1cb3b539, 0x894bfb6858c70e39,
+    0xda8a9a826313580b, 0xad0702633ed87db2, 0xdc0802ffc9e02f58, 0xcb1e742feca7e9eb,
+    0x9584c72744b63991, 0x857614216e1eb906, 0x6faa426a4a22a3e3, 0x5d1379660e432af4,
+    0x43eb2a529b27377c, 0xd41b1d2842e476c1, 0xd142928ed47c7f68, 0x3f66454d5b7214f6,
+    0x5d1f95c42157f2b6, 0x7830213544b649ae, 0x5471bcfde52f56c5, 0xdabcfed7275cdd19,
+    0x36f5138391833e06, 0x5b3f55def17e727c, 0x9e0091e75edd86ef, 0x7fd2d1c95fe7bc41,
+    0xc6f00462567f517f, 0x8691bd86f77cdd12, 0xaba1100876b1777d, 0xccc564682c83ef93,
+    0x5950acd9ee08cf4c, 0x6bc3f4ef982521d4, 0xd68fdf51ffedc219, 0x3b244c85b8332d53,
+    0x85c29da0537a696d, 0x0e3274ad8381215c, 0x1cfae458fe98149a, 0xd5727892813c2d74,
+    0x24ac9d3792e436a8, 0xae2234409a5173dc, 0x1e927b9fb39bfa8c, 0xd6b34d3fad76876f,
+    0x15aa9dd14ca20e3d, 0x22946a77dc32aaf0, 0xaed28c022108746f, 0xf70d4be455dde3f7,
+    0x5ec4173fe6c58c5f, 0xbef3fc8e05ce8ec7, 0xa4e6e514c3a51328, 0x245986d7ea3b4938,
+    0x15eb90bb369f4440, 0x1adcbfeb732e4c86, 0xe21f389b2c875cc4, 0x0fab7a3ba0dd4538,
+    0x9784e9e9766b89ec, 0xa74d89ac2624cfc5, 0xa09591486589461e, 0x1e7fef697757d2a3,
+    0xfd6656e6d41c55dd, 0x968da21f25f7e96b, 0xd9f47b5a6ff7899a, 0x2009f9568e0e826c,
+    0x1d38cba21b35933d, 0xcb7e7ed586a733ae, 0x666d8593038a9149, 0x151f14a357905cbf,
+    0x93b0c5968955c41e, 0xff05c7f8c1e2178d, 0x5e7891935f5e9bba, 0xf65a6d95b0d9fb05,
+    0x4269ec63eca1113c, 0x17a37f67d4345e04, 0x11ac1596e7c8effa, 0x977637ff28c3bb82,
+    0x2fa6522b02e3e7d5, 0xb89c4cfceef74663, 0x30256a5ed95853c4, 0xe21a75a50e0c219d,
+    0xe58f525b8a5ca525, 0xceb7afece6c6670e, 0x569137f1c7aeea3b, 0xe88fd83c14491ec8,
+    0x5ddfc286eadc32e6, 0x27332ea5df91ed33, 0xb5b15c2045fafbac, 0xec96f53512e73fa1,
+    0x3e07fd9a9f557973, 0x577f0ea02686c643, 0x2cd9493997a3d904, 0xbc5a66a7f8ad71bd,
+    0x74004d3f9cd04ce2, 0xa823d0af51fb5b22, 0x92ce41b9da85c51c, 0xc3cadb1bbd7690c1,
+    0xaa5c8e9c6f305962, 0x190b39105aecb1ca, 0x76e32f5619b0131e, 0xc6383290bd8bdb6b,
+    0xf1cc795107c4826d, 0x13b5666c4db2460e, 0x07c43b958ceff044, 0xbdef930048283095,
+    0x55603455211566e7, 0xaa4e0f653518cfa8, 0x302697a7b18cf8fa, 0xfc8502f6990db926,
+    0xf62e699e8fbdab11, 0x5d5ec112d9f74797, 0xc195f860a8a939b7, 0xc19a68908e97c08c,
+    0x53b25c4dac527542, 0x52c095243136a655, 0xcd42f9f80693d759, 0xe7d0dbd0d9b4d54b,
+    0xc01c5a5beacd7853, 0x66cabf8527af9924, 0xc6ec73b784a4bbb4, 0x903bd7db026fcdd1,
+    0xb8a5f1f7949559b2, 0x8870ea69f3d6edad, 0x886c44aefb12b9f6, 0x1d5b11e6aae4759b,
+    0x52d3706526d1d6c6, 0xdcea0533470f95a4, 0xbac25b81439a1587, 0x34ab3621ff6fb181,
+    0x5543959822d67735, 0xbceaa28913ec9e6f, 0x9a1e605d51736c3b, 0x4fad9f04cdd0fbca,
+    0x9b69abc89ccd2d50, 0xa51b754ddc81544e, 0x919b614933b7b1af, 0x60820fe8350900d0,
+    0x4036adb0a7639281, 0x744d7245161ca38d, 0xa4efec7c8a8362da, 0xeac386ab983e2401,
+    0xceec4323308ec7d5, 0x5d3fcbaaf6b3d411, 0x1f539804a6fa3c3a, 0x89ef609ba31cffc7,
+    0x971a6eb4555cbfa0, 0xd777eaac2f877154, 0x5155879350dd321f, 0x4fc51230994c0841,
+    0x72ef379cc9a5fa9c, 0xa06acab8810cab75, 0xebdf569ecc24275e, 0xf53bf431b66b610f,
+    0xe593e1d353eb7b0e, 0x9eb2f637b91d0263, 0x8883f2d1dc9c58e2, 0xe8b0df1f8d53b0d5,
+    0x62c227f42155b422, 0x6141786c9f4f7a43, 0x87071362106e8707, 0xd87da18ac28507b6,
+    0xe2de44ed352aeee9, 0x8a359f56c8724150, 0x6082504cbc05ad21, 0x894f1288f29bd976,
+    0x293b83c9a80cfa13, 0x6a85136eba5000c7, 0xf344b5590484d3f9, 0x2c119773699180c1,
+    0x0de0cdcdf959ad38, 0x7ceeb521482de1c7, 0x8cc0a5ff2ee3e2e6, 0x0dbb5c91c0daeef1,
+    0xc1b54821064e578a, 0xf7cf3a7c4db0bf5a, 0x03368dcf5d583bdf, 0x093c93ba3e279079,
+    0x2dc5bed217e2391a, 0x1be7d79d52510fb2, 0xe892684de3d33449, 0xde3fc767453c0fdb,
+    0x9feb1e4efe597bc2, 0xa27922ad8841f308, 0xc9764ae332619b5b, 0x907c161354d03445,
+    0x6db54253816d6aad, 0xdaef5c0ff5bb46a8, 0x4d0b514e681ffe9a, 0x79252b2f19ff9dd7,
+    0xfee01bd59d59c08b, 0xa46ad05f83c58ec3, 0xf830aa77ba5fc313, 0xf6f6967fc34848b3,
+    0x7e5f1fd7c106574e, 0x6267713b32b61178, 0x33df41f2b945729c, 0x4e2baecedcfc5ca5,
+    0xecaa5c1342ba5f45, 0xb51d5432a9e2b89e, 0xbfe2858b549fafb5, 0x232fdc48714d7a5d,
+    0xeee5635c4eb88044, 0x2def3504bcd4ab37, 0xa2e0550881094ceb, 0xb7cc7b8dad13032a,
+    0xe69ccdd157c4ddd5, 0x141b37d28418afe1, 0x29081c20f0ff06b1, 0x8e10f0596124be84,
+    0x6d8d354c580893a9, 0x0b337fdd6b7d5012, 0xcc4fa2103ec7bec7, 0x2667841c71121143,
+    0xbb108f5533bd3a82, 0x7eee380179846cb7, 0x597eabd96feb2128, 0xffecee22ccec2210,
+    0x059be3583df1146b, 0x8fda7c180487c650, 0x2f485578ed6f38d6, 0xfee6b5df5c450b59,
+    0xba250d9eb3c1bd66, 0x89805ea1c7cfd2bc, 0x8ced73eb838106f5, 0x3ceeeeea0be355f9,
+    0xa7cebb85cf01078d, 0x08f0a50e5f6eb2b3, 0xd76a430656f7b88e, 0xdce31d42b492a891,
+    0x66f0854d33eee125, 0x340ab258a94d6bbf, 0x49c8f83d1f68cbd7, 0x8ddcc0dfdcc96073,
+    0x26ae89436424dfb9, 0xe8699fefdb5b1a55, 0x517aef60eeb7a5a2, 0x8a96b7b738f7aff4,
+    0x1ae5c4ce1c97711d, 0x5a6c739ae550257e, 0x82360b29ff2dc98b, 0xe53c2ed8ed84e3fd,
+    0xa8ff9094aa1e4bf1, 0xed9318dcb03dfab9, 0x0cfeed5af17fd619, 0x16bed191e20e8da6,
+    0xd1227bc4775995ff, 0x9ac457ee022520eb, 0xcf3dd3aa6f482c15, 0x6945bf2edb19a806,
+    0xb0d4ad141bcc01ab, 0x4b64ea3cf6dc7670, 0xd610026e0175542e, 0x56516a9e4b415894,
+    0xbc601e507d09c024, 0x656af553c53e2c3c, 0x11766a7e2ef9c858, 0x2915276892fea8a1,
+    0x98f73a0da5579813, 0xd7995ea79a10fd04, 0x9d95a8377df8795b, 0xd64b066196e922be,
+    0xebbb10fba3180e08, 0x27bc9545d24eedcf, 0x9833409304b4b3e5, 0x95d55a5de3958b98,
+    0xad39442b4e68ecf7, 0xb956ba198dc2bd78, 0xf0c4ecc32dc44f82, 0x73f3aa3f6a6f84f8,
+    0xa81a55417c5c8ee0, 0x7cf54bbd5967940a, 0x49b95776161ec7e4, 0x437a9ac7f755b30a,
+    0x63a974fda6467b2a, 0x6067323cdc19c048, 0x53fbd80fcc43c765, 0x962819e9cad5eded,
+    0xdea3becd060a6f2d, 0x2f46f0b5de4e77ec, 0x260fc7bf2f678ffb, 0xfd2efd9ccce71339,
+    0xd5a56372932042ce, 0xa97a8d8ad783f9e4, 0xe1a92ac363e90aa7, 0x957ba6d3e5794ff6,
+    0x06879d72237d5ee3, 0x7bd75fcea99127f3, 0xdf97fdc3c1141fea, 0x734c677fce1f7ddc,
+    0xe51f2e3a3ce49bc3, 0x27bf2fe7f19c9ecf, 0xe7f3275dfe39411f, 0xa89bdf7cf3cdd78d,
+    0x9433ffb6d900effa, 0xc31ad91dd337ace3, 0x0d58f95e78a573b6, 0x4e69fcc3746c017b,
+    0xad21e73b0ce07a5a, 0x1ff547263745f711, 0x0e73e7e82e0c116e, 0xa97c7e81dee2e616,
+    0xcc1945d5e8b08fdc, 0x655e7484639acc54, 0x776c9e0b34e677ee, 0x776983e54cef4b96,
+    0xe1613c18a8145ad9, 0x5784683f24f8fb82, 0xfffe8bffbee5bfaf, 0xf9ef73faeba85db0,
+    0xb1713622ed27a667, 0xc7988638d7d651df, 0x2985718da4fdae3e, 0x9abad2895c86d5d1,
+    0x21bb2c5b7f10640a, 0x535567e00ffdaad3, 0xe1ca3a55a44e0cf6, 0x70a3aaff0007ea59,
+    0x8b21f6e7a9bc4f02, 0x36b7ed95744f70db, 0xe9104f7848979d36, 0x09e7698e036db53d,
+    0x974d8816371c2fc1, 0xafbc51e8fd3e5bed, 0xaf89f38f767e9ff9, 0x3e2047219b94d98b,
+    0x9774eac6cc163b29, 0xbf3a6989f10629bb, 0x2c2571f38d76f035, 0x12a6b48d81e60783,
+    0xf5ba9814880e4fef, 0x80650cc8f73fc846, 0xbd3575aa6fabedbd, 0x604ba7d841afe3ed,
+    0x55dc197d80f31969, 0x6ae8abff704c9f8b, 0xf86f2d32bdd6b528, 0x5285da8ae9654734,
+    0xf7237d9228d275be, 0x2ee269020bb0b74f, 0x12a1d31fa26b9d5c, 0x1a47c70c39a3e969,
+    0xb7329a0779f4e4c9, 0x93837edf798a5326, 0x152b96078d4af141, 0xb3d22155bab03506,
+    0x44c6375a794215ca, 0x768de40de0a3c735, 0xac1d7d49a467d4c8, 0xaa77d8c7e25d2430,
+    0x9397ff38c49c9658, 0xea46a57dd2567dd4, 0xe3886fe7c93ff0a4, 0x6ea3ed24f0892d6d,
+    0xc2d992c7e13be7b4, 0x56e975123a4d45d4, 0x4a6710779f20a6d5, 0xc954983c38ec2b8b,
+    0x2ee3e4383cec6bc6, 0x262f26faf3676d95, 0xfc03cf121905baa3, 0x08a368ba76770b6b,
+    0x9ad3c79ff291b94f, 0xbae6d0dc41dfabfc, 0xae7cbeaf9ef0589d, 0x0088bb8eb6384bad,
+    0xbd76ecaf1824967f, 0x341ec8b24f025d74, 0x4845ce4adbf22728, 0xd78b3b09c6661d61,
+    0xe6713bd9e8e3c3d2, 0xeda59e145ae5d2b7, 0x03cc899cd6cb70e2, 0x9c39c4f4ab3cca86,
+    0x4e2a9d4e767c3c18, 0xc6e37c725c8db230, 0x0fca30ef0cd61bdb, 0x33cf8193b37cba84,
+    0x340f3fa7e722d87f, 0x75f31d321f92f065, 0x888196c6e9599170, 0x76ac5ac313b50b52,
+    0xc29dd03a74cf910b, 0xce24934a33b247e7, 0x42f6a0bdd014d9de, 0x4c8b38aa62dd218f,
+    0x33fcc3fa34ccf80c, 0x273ea2f225b22c65, 0xf56123111251f34d, 0xb184ee4fe442fa3d,
+    0xaae4e053cf2741eb, 0xcee9bead8dc125be, 0x6f2279109b63b29e, 0x8c4814cd1587c890,
+    0xbe11a43b7a932d6f, 0x2ab670b0aacf128b, 0x166c3b609730277c, 0xe8f6169debcb0f76,
+    0x2bdc347bdfda696a, 0x48a8540fc7dadc6d, 0xd040b1e1a8bfd572, 0x1f14d465552167cb,
+    0xa6f990e3becd4391, 0xc279b743d1babfb2, 0xebae753a9bb12e01, 0x2d5e2b8fc4b3173e,
+    0x9f8ff803732dbdab, 0x144d2bd9538aefa0, 0x18ef248d196427d2, 0x305bd074bbd9daec,
+    0x1c5576e7a8646df6, 0x6d1c1277fd4f5cfb, 0xeb596f2fc317fe13, 0xebd31b0dfdfc4fac,
+    0xcf6c1cbace7e48aa, 0x454f6c6085e6e97d, 0x27bf7a7f981d1991, 0x739811abd65437b9,
+    0x58a65ef93f8d94ca, 0x99af06875f7ef9e5, 0xe1e0897f7c7cdc1f, 0x92d649754aba1e1c,
+    0x7089ff8fb7f146e3, 0x6f39fba2ce232b1f, 0xf0cace975cb3eebc, 0x1c4059d6c11153d6,
+    0x086dba669d98b9dd, 0xef3d7adcea233f33, 0xb1e17eeff13e6e1e, 0x1fb4b1d711d7e999,
+    0xeb29fbb66c88e6b1, 0xe011f0955391b5cf, 0x9631cbcb926389ba, 0xf1ba20a5b8a86ebc,
+    0x76b78b870af99f4d, 0xe667aa5943ed2fcd, 0xa62b8ecd44d2ede6, 0x27a41c50164867c4,
+    0x4e6c5c0b610db44d, 0xfeab7474484b18cc, 0x85260d75fbaa82a2, 0xc9f93cfca14c1112,
+    0x6c11f6444956124c, 0x5101dc0476dc4209, 0xfb853b9f5b9aca19, 0xe9dbebeeee72cebb,
+    0x17f12c89bcb6b728, 0x62780075a7799a17, 0xdd727a46dd0a5af8, 0x98dff6e5ec8fb8dc,
+    0xf0321db71711cd2b, 0xb622a32c4632a324, 0xe34d16b6c2b6919c, 0x191b144582dd4a49,
+    0xfd4b1748fd8bc368, 0xa3828fadcd733c15, 0x53ed045eab92180b, 0xdd083f5c4685d7ed,
+    0x7eb12a69fdd5fb71, 0x390909239e91de4d, 0x346ac6498541c4b9, 0x32cd153613ca70dc,
+    0x1da86eef807810fd, 0x1958cfd5ad60a701, 0x8e41cdaaa3a5ffa0, 0x37d8435149f2e7e0,
+    0xa01fecf7e9fb3e8e, 0xa33f8b66db9378bf, 0x45126f512ca7b957, 0x93b1dceeda62e845,
+    0x2ca7736618337478, 0xce4b1167d1fb6836, 0xb3d7e5f204338337, 0xf2fcc26c54bde7b3,
+    0xdded9db441ab323d, 0xe73c60489afb4ba5, 0xbeaa94fa6fa9e6b9, 0x5ae2900b35a5eb52,
+    0x5de46a914fc25c9b, 0x645d2d37df8cf9d6, 0x3a4586f372e5442d, 0x6bbf6da8fce0737d,
+    0xe2677d6b7df5f80d, 0x60863df073a4ef83, 0xbc12e2b90c8fa917, 0x26c7e192e857295b,
+    0x26c4427690dd32d3, 0x0e6e54d1cb3ba40c, 0x2e39c8dc18258f0e, 0x1082b4c4c6c3129b,
+    0x0a6c30e8eb7fcbf1, 0xfe841d89ebe72852, 0x91b4f388da612ba6, 0xa877073e7b1418d2,
+    0xb60c07c3e5910939, 0x192e89acc9810ee3, 0x255c178f43bae80e, 0x70e9fbabcc06d518,
+    0xc75731112fd8ee8c, 0x0385665c71784202, 0xc0b9518d42d3ba9a, 0x86ab2c48495d2c71,
+    0x86304d738e0811ec, 0x54730ce337691e55, 0x878fc4b492920883, 0xd3a2f0e0bbac7a6c,
+    0x4bab331cea6dcaf7, 0xf7ec031d167df781, 0x3e3d6ecb1724087b, 0xeb134484df6d8a8f,
+    0xffba535a92c0129d, 0xc601ad1ecfdba389, 0xce89b3c4ee981648, 0xf8c99713273a5697,
+    0x04708af6c7face1c, 0x09258bd3a7c54979, 0x5534acceb1201335, 0x0b8bf19c967b329c,
+    0xf6307f5416ea5550, 0x53063e94c0c27899, 0x27b31629fa35f8e1, 0x3d3f98e1382a9e4a,
+    0xd49c036aa6dae914, 0x05e7546d7fe21b9d, 0xaf3b0870aff4c1ad, 0xe67307fc39cc9534,
+    0x7238e143ae4ee5ee, 0x4bdcf1149bfa8f27, 0xd6db6eeae4248a37, 0x1359f200aa89ab90,
+    0xff82347ff4fbdf52, 0x7ee7f9c878a85793, 0x00255fe91acb7cd4, 0x751e398e0f37b97b,
+    0x6eb4576fd194b0bc, 0x953de33361cece33, 0x549444ae840ff0d0, 0x1568c1a38b4570aa,
+    0x5fe13b7bca328c4f, 0x863cbd978d5401c0, 0x7313d6634225c453, 0x51cae38c10eabdf6,
+    0x75d4ceb826b0d7db, 0x107211d32355de33, 0xa2214fa16fa43444, 0x1560333a5327a477,
+    0x7010abdf389b43fa, 0xdccdf8c7315c9de4, 0x7753be737ecc9283, 0xe9903c9521ad3f09,
+    0x060ffb924d318b16, 0xe5595e6ff8b1a337, 0x6a1de5d8e18aec11, 0x9738b39c901d591e,
+    0x90ba4e977790bfce, 0x6dc654c7e70a44cc, 0x659c17a253f259b7, 0xd3701ba62eb7950e,
+    0x9d6d2c73c2ddf8b2, 0x339884d23fa2907c, 0xb7600f0a3ddf2c78, 0x32b3f0fdc64ae903,
+    0xeae6614a5c76c607, 0x23b2ffb59b556f8a, 0xbdc1183b3bd4365d, 0xce2c16e32ca26c78,
+    0xd5edb648d034b37b, 0x196606dbae264837, 0x2be839225cc8d415, 0xced0ba24b630ef76,
+    0x1537ace7fe6aa21b, 0xa75e58857cd6bd74, 0x8e516ed1c7e8cd29, 0xe93a215802fd90c8,
+    0xb6aa82a9ba0c966a, 0x0eb3224f2f6942ce, 0x21261ba7d34247ed, 0x9154c639bb4dca34,
+    0xdf5a145b90113876, 0xa23c66f7852c26dc, 0xc3e919756d42cf4b, 0x925d02f9e978fc4b,
+    0x73de9502ff815721, 0x8b382e39a9a37988, 0x12e473ac3b779e6f, 0xd287e9b2c0a195a1,
+    0x737c57ac978413f9, 0xc13ae1e67a96633c, 0x07c3e95169fb379c, 0x4284a7be4c27c7f8,
+    0xc927d04ec369bd9f, 0x5bd71d498580963f, 0x712c217cc462657d, 0x4e09b2fff01295a9,
+    0xac734fc7b4a7341f, 0x214b8a4f0c51352c, 0x8686519e4b73860c, 0xd918e4a3e241efc9,
+    0x9327bbbba909c715, 0x82946aca5228a43f, 0xcb829dc13a703a6d, 0xa9163cfe9a35a3e3,
+    0x50da5c6f647cf9be, 0x91a1e1daec686420, 0x82c98c6855d6437e, 0x036c016560e2594f,
+    0x2e2df993ad5612ca, 0x4ff91941cdedadf1, 0x39e2505aa7dcd6d6, 0xec568e216622c85f,
+    0xb2e430ada2e0c403, 0xc6d095219f9c7c11, 0xd59c23eb44984055, 0x3389462c38f70cc2,
+    0xbdb78fa06ff00337, 0x80ad586619b1672e, 0xd7d7c4e490e91f8c, 0x3a4336d75cf2f096,
+    0xf78988725077df1c, 0xbebdb627bd8198d7, 0x1e9f984a68d4fee6, 0xd95a9539265b4852,
+    0x3dc79103cf49980f, 0x93dddd0816ae61a2, 0xab26a6aa8f4444f0, 0xc5a3a741d4190ce1,
+    0x1f187265f179ce46, 0x7920b28139902b44, 0x955114a000c9d733, 0x9b9c9b7d8d33f700,
+    0x52e9e6863028a7d0, 0x99d35d721de68b5c, 0xea713a0b65961b31, 0xe152d4f9c593a3bb,
+    0x24cd2b2a1bd097a0, 0xe08a80f73b641ca8, 0xc1f46a83245cf369, 0x0c8b689a5437d84d,
+    0x31935d9afc28637b, 0xdc21877271b299e6, 0x5e5e61436e46f632, 0xb0af4deab36339d7,
+    0x4c231beb3d1f491a, 0x718a724a757f581c, 0x19be4a5ca1201a04, 0xf1c770dac2e7dc4c,
+    0x9cd24057d25ca298, 0x285addd3ad4ff838, 0x4f6c7758d1a66a1e, 0x19e86de43559496e,
+    0xe9940fa3b79dd618, 0x5cd487846a672f6c, 0x766889168ff90a52, 0x2f91b5804fd2e460,
+    0x2455e6cb8230ad50, 0x66251811f9e0647b, 0x5ea1d2190aa366b9, 0xcd813dedb18b7ea8,
+    0x8f6436cf47b937ad, 0x17d85d96a94e502c, 0xa733c941def20cce, 0xcbfa12c97b964e42,
+    0x09a73fd31eab9fe1, 0x2f5e63d634625373, 0xba47f5cbcbfae5eb, 0xc817815720908f12,
+    0xfe8baf4e8589852c, 0x764d952c6dca2b89, 0x31117885c4f7a674, 0x2d3346a5368077a6,
+    0xa32d8ddcd2444331, 0x1f2e38eed572c46e, 0x2db448aa5b271361, 0xdecc5bad41b1dc26,
+    0xe03939147442042d, 0x1b47225631089993, 0x2c0c22bee120dc66, 0x0a069f83109d5338,
+    0xfac3e8a8228c8808, 0x23c4d0348e20189d, 0xe5487c53df4fcb91, 0x0e01920f57221945,
+    0x1395e71741b3a6a1, 0xfd665d514bf860a5, 0xf583888873e3a545, 0x6ecf03af04d0713a,
+    0x860db8d8fca638a7, 0xd88a6bb0f58ba838, 0x2f49f68a1d45a00c, 0x9ba71bca7475934d,
+    0x21fcbab116da0306, 0x2ee34123f6738b37, 0x0ceb94cca2629df6, 0x89e4d661a5573384,
+    0xc5c3ac6c5d01c7e6, 0x98250ea11dd5b7fc, 0x8cdd6a42d7c5c6ee, 0x68cdf9149dfa0072,
+    0x5aebe339f8a39c3f, 0x990302f9fc910e7e, 0x076e18033499992b, 0xbbc981038ed3baaa,
+    0x2c891cd94b9ef3fa, 0x417740ba9d926e98, 0x4ea3135ab151a5e2, 0x63b9348e84c4312a,
+    0xd8c709da2b1e5bca, 0xc5aff4ed3ca9c217, 0xb99cfc55d5ebf1e2, 0x8ee8a9e73073b183,
+    0x15248d213acc970f, 0xfc651803af1d4fa9, 0xb7727b7b9b6a9927, 0xaaa700e3d4037447,
+    0x9623bd77aac7c3be, 0xc1f6203ee70dad90, 0x192bcb887386309c, 0xa258bb5d00830b58,
+    0x5b48fbea2666250a, 0x9cb5971c150f07fd, 0x513f48bac5c303d2, 0xec8e598d21f1f060,
+    0xc45781fd6ad4e11a, 0x5cea4f82b1be34bb, 0xe0eff370b0e79ce5, 0xf845be3ddd97decf,
+    0x15637ae68f244e3f, 0x93942126456520b1, 0xfc99d29941f2c9da, 0xbf7b08a903814e78,
+    0x552ee781caf94cd8, 0x66381758b4496b76, 0x3c0d9538896ff3bc, 0xbf285ce1cd805098,
+    0x068f170d0cab6519, 0xcf20660f4b1684f9, 0xd022bee2dd76d4c2, 0x21c2d11651c96e5d,
+    0xe82cd4aec8946312, 0xbb11cf2a121f66b3, 0x32ccea7437b9ae51, 0x2390e392e7640bd2,
+    0xe7a922e31a6c78b1, 0xd952718ec28920f7, 0x589b6fc1dfe53478, 0xacf0e1c3aa222587,
+    0x9d77ea5cd977ced3, 0xd64f85ef242ae91c, 0x3ef2fd9da287e9c1, 0xce2ea68fa6ed28c4,
+    0xf91e3b44c123aff0, 0x8f22e4156525aba8, 0xb7d9eaa13ccddd04, 0x2922e26278a296f3,
+    0x049760295a82cc03, 0x1ccb97dbe07e4eb9, 0xe9bc401ca6bb17ef, 0x731db593dcde2618,
+    0xdf71dea14213f89f, 0x708f91f834e13ebb, 0xc70ce7770f9901f4, 0x6677843a28993909,
+    0x75d930afed74308f, 0x68f35a3e61a77e31, 0x8471ec953670e59c, 0x1d8ead5f39422019,
+    0xde23a565a648a43a, 0xfdd8e760ac39cd27, 0x7e2ff21a664b7d1e, 0x1129e0dc0029a03a,
+    0x879ed52bb56ec0ee, 0x0a295747e3a9fede, 0x78e27318d69c5025, 0xd59f76b95d2c6486,
+    0x7a5e2e2f02a77392, 0x708e7b61f6bac2ba, 0x013ead13dd89d474, 0x2456ca403b7e9bf6,
+    0xa6a3c658bbd31ebe, 0x80642935fe70482d, 0x815ce92453437202, 0x843bdec9bce65784,
+    0x51894ab53082afe9, 0x2f24f285145f7056, 0xf95583428d698821, 0x132dd5b07e99d480,
+    0x4a926eac2cd9815e, 0x62e7b3592a730b9d, 0x39122941946002e2, 0x48f460e75eeb8b6b,
+    0x3ee68d275e0cd3cd, 0x1665a28cfd3b511c, 0x1546d2764da18993, 0xa4a442688579ca5a,
+    0x2b12f9ad8704cd99, 0xaa8751eb02cb306d, 0xa8648484a5329910, 0xd53c2c421390bab3,
+    0x1cd637a4ed2c47d8, 0xa308ac5510210ffa, 0x45d3a2708f542d77, 0x77cf3dec4918cbea,
+    0x0837016673636fbb, 0x1a57f680aa895a4d, 0x975530b71ab96997, 0x735de1b4b2a4c009,
+    0x76c69eb3711cf43d, 0xbc41487bc2b35608, 0x3d4f11ab2b6814c1, 0xba31127ce16b7b60,
+    0x14318d9c8bd4c24b, 0x98ca27f0592dd439, 0xddee736e4d43d3de, 0x42a6700ea163188b,
+    0x3728be2c23117db9, 0x402a095ed06e24bf, 0x4433993a33e5e7a7, 0x188dd6ad23f7aede,
+    0x2927815aef8b834c, 0x71e6cd264ba47e78, 0x707fcef457773801, 0x375f8230979d1066,
+    0x5eb0013da9300684, 0x2b0d72a6aa625122, 0x2831876cdf30609b, 0xf9b5f14c9a190a19,
+    0x8fdc351a72e4ca8e, 0x178d135ae4e39047, 0xb8bbab6ff534f843, 0x3fe97675fda3c83a,
+    0xe7532d5b87aa743a, 0x4347284ad4fb1c87, 0xb1a2522d5c71fb5c, 0xc6ca55de2bf87878,
+    0x1e44273166d3e79a, 0xfb74bc3b53e0ba77, 0x3edf6225d7bb5b79, 0xb8b133544225df48,
+    0x3a12fbf978861e74, 0x0613eabce12133e2, 0x21b3a37238230e42, 0x15f030a4dfc9b03e,
+    0xa64c2b79daaa205f, 0xc840b971fb4b62b7, 0xc832ced102ae3173, 0x58fdc29b89f50c7e,
+    0x195b0ce9d956437a, 0x061270a7fdbb63d2, 0x9371154632380c2d, 0x81617ba6a6fc230b,
+    0xa6967283f598e3f2, 0xd798ba25a02c3271, 0x81d23d319f324170, 0xfafdc0db369ae330,
+    0x7d38381ced050363, 0x015f650a4766107c, 0x62af9aa438417821, 0x975346fca53a5bc6,
+    0xafe6445b3814afd0, 0x4415875fe405cc13, 0x72c40583f9d47a50, 0x23179af1a02668c3,
+    0xad2211db5f6beef7, 0x13b4f27f37dd3fcb, 0x0ebc3d5b6d5ffdda, 0x8ca71f3bbb5bc71c,
+    0xa45f8d60fa0ef027, 0xfcc98b61185fab33, 0x56f5891347a701a2, 0xde39ef235b4b7f82,
+    0x5226791f99599c1a, 0x250dd4f1c7d8e463, 0x22956324919c8188, 0x1deab5e31c2ecff5,
+    0xaf68bd3e1fd9a77d, 0x6dc0d56c167336e2, 0x12e6ee54708471f2, 0x1debca9df6c3b69b,
+    0x88a8bcc7aef06be9, 0xe8a84c5f687024e4, 0x96624221c9400f51, 0x97f1fe2217f24039,
+    0x98fa2e6bacac84e5, 0xfb6c603636254d72, 0x33b6f0e32f73ebb6, 0xe318f9d586acb732,
+    0xdbbc3855d0ee04f3, 0x8ddd30a6bb35f5dd, 0x8df992d06933ce28, 0xfc4d9c764d8ae955,
+    0xbd13911a7a886470, 0xc7fde194f9acc9d7, 0x494fa3b2fa4e6fd7, 0xd2a42a521f1123cc,
+    0xe797c31327b5bef4, 0x53bf91f60ed23922, 0x17af3d93afa199db, 0x915d019c8712b4fb,
+    0x5e7622a996fc8afb, 0xc859e5fbaf49bd26, 0xa4fc113bd4139651, 0xcdb61a69a609a48d,
+    0x713a71dc09c4c099, 0x6bcba62479c71614, 0xf66f7777b9b5c8e3, 0xd6484ed9d65ec412,
+    0x8cef64a3a85d8a1a, 0xe7ab21d630a73930, 0xe23f0eb48e473bfd, 0x805bc7195523fe5c,
+    0x6c3a1fb84b15ebcc, 0x5425b4509c934cd8, 0xc6402d97e293060c, 0x7448ff8ff7db0264,
+    0xa573ab2440fa37c6, 0x3993d99a7098a34b, 0x6ef48e400d174676, 0x8ec68e4d77825c46,
+    0x1ec9cdc25ab5ae5f, 0xf086fbc98d14a6be, 0xe32c20536f8ccaab, 0x5af6d76b4054df69,
+    0x5ed4a99ef65c20ed, 0x6ce8a57a973de55d, 0x765f2f57562fd7c8, 0xcb7506ea529bcf38,
+    0xa7380dc3b9f7594c, 0xfb8a03152471f5c8, 0x4315126424273538, 0x30d1eeb88a71636b,
+    0x578d1311ecc72568, 0x9d61855b71beb4ae, 0xe7d8eef59a147938, 0xa821848de499f0eb,
+    0x82f83f016ab011e9, 0xf4cca89cb4361996, 0x265fd70a9c3ebc40, 0xe007b1931337a473,
+    0xae3f8e8cf08029dd, 0xe333e4ce34208745, 0xfe8584e239a0ac71, 0xe0c3bcde3a0ee6cd,
+    0xed2723c5a52176bc, 0xfb9b31a9a4f9d502, 0xcf54a59d70ee0f53, 0x0b8cb2cd5e6d10ed,
+    0x51775aab08493755, 0xdd29b698ad0a70f7, 0x238586b05a8c4a3b, 0x73deb7d48889fce6,
+    0xf54663308e1b663a, 0x928c91294f9b87d4, 0x65305e2a1350cd5b, 0xd07dbdf1281ffd8f,
+    0x8dfa6b7fdeee206f, 0x8601884e3b6c77e2, 0x6c9acfe25f7efe0e, 0x4e70c4b033507b66,
+    0x395b0389e6734408, 0x2d1149e4dfe72fbe, 0x8bf88b38b4c613f6, 0x6ab531c2ff41724e,
+    0xd2b557ec82542afe, 0x5690414163975762, 0xa97c4017a1102352, 0xa613d6c60efbfb77,
+    0xd924573a6090f81f, 0xa2e870be2b4e2405, 0xdd020c1972767beb, 0xc538a8c4ae9fce00,
+    0xe1c5e196a3025692, 0xc3f775c6e7439aa3, 0x9ae4b817b416525b, 0x5b5f2332177c2516,
+    0xd1b56325b588c476, 0xd48589d5e608bc1f, 0xb501b5b40184318a, 0xbf257dd17a1a9b63,
+    0xcba4ff6b1b666ba5, 0x09e4c8c862ce8ef1, 0x9bd7fefdfaeb2f25, 0x6cf5bf1289e86f1e,
+    0xcbf5e62cbf9213f5, 0x4ef920271e5b11e3, 0x2cc2666711008ef3, 0x40be21c177f4216f,
+    0x760357dc019cd7e3, 0x1e09ab9b75a9fc7f, 0xb527c45902da2884, 0x96d31848a864bbad,
+    0x1838b083c12b0c50, 0x7dee216d0bfe7e22, 0x36f3996e5834346a, 0xe71e15cd460a1be7,
+    0x7a02559b2f9833f8, 0x20ec383abdc5dadf, 0x327e4bf8b11f7abd, 0x07fe170f7bf1753c,
+    0xf5724e782aa923fc, 0x32cce5ecdbaab859, 0x91c0c5601d69b09e, 0xc577b02b814c0bef,
+    0x57620c2be9e77a8d, 0x90366352c47addde, 0x1a3043bef47ff3a9, 0xadcfbd9267a2dc32,
+    0x1332c89755f8cfc1, 0x6071dd2a6f9096b5, 0xbb4c54abfd637282, 0x54966c778b70fe66,
+    0xab8c90c7262e92f9, 0x3f9d88b1b8b61062, 0x2a58abae8afc3c66, 0xafd81048400cea47,
+    0x22305f4738729253, 0xb8e0bc543891e288, 0x373e821c2ea86f73, 0x76875292889dee72,
+    0x39ae5d9ae36a6e4b, 0x633717edb2d10d74, 0x02debd7517e0f8ff, 0x34256c0b2382789c,
+    0xf90b0c409db7f4c4, 0x1303a709440d57ac, 0xa5f449130906ac9c, 0x0c884256b0ad0f88,
+    0x67733e05c80d1ae8, 0x7129932e3aca6c19, 0xb33dba96923c7f75, 0xd19b01d93cfe8575,
+    0xb388ffbb2439ef69, 0x86a42a54eb1b2433, 0xf37e2a5dc0ffa934, 0x6fe2c4e31a2a396d,
+    0xa2c9ece0c77cd29e, 0x0bd7c586f7de1ff0, 0xeb51964559fe8108, 0xba0bde589068990b,
+    0x3177cbcff0821d8b, 0xe9e558e96add120f, 0xab3c94479d12f86d, 0xcf18c293ae3c39be,
+    0xd0db15fc3f92c288, 0xbe729a1e22af3947, 0x9cb89118d9882900, 0xc798c9b7918b9e6e,
+    0x902c602e39043ee2, 0x11ae25da0fb96a38, 0xbba07d65fdc1ac1f, 0xd14139768abb0f3a,
+    0x4e8b47ec6f7797fb, 0x6e0a06935101715d, 0x7f91ae891bf2231a, 0xa44dc08ba9ecd2ff,
+    0xa535ff0101538743, 0xb5ba31ddf8ea5cce, 0xebd29debe089ff70, 0x4f2d58472c4ca73b,
+    0xf103cf991e99c5cd, 0x4287515d5577dcab, 0xf8f42d3e5158dc49, 0x6a7f7d1c5ccdd952,
+    0x689ef5a95cc23b5e, 0x27d771fa33a0ebf6, 0x763024d1e90ab560, 0xef830e29ae4e7407,
+    0x76d7635487ed898d, 0x4e52d30d91cb1ee4, 0xcc67c43fca7950c9, 0x03f196d78fab4e7b,
+    0x71bd1923433c8e5b, 0x25a94eaa9166cf5f, 0x8584c7584f581966, 0x9cf2e5e071f064cf,
+    0x71fa6267fb0c30e3, 0xb5ffffcebeb4bd6d, 0x6359f3fbfd151446, 0xa303984d5a949dc4,
+    0x8644f1f11267b19d, 0xc58ab39887234124, 0x2423a6001a00b544, 0xe27f9f7aabaa1b0d,
+    0x52bef7cc3c4f6211, 0x8d06d06b75ad6fed, 0xcd9ae40009288204, 0xf417e505110c385f,
+    0xf3bf48ee3625eea2, 0xe4ccdf28ce61ae83, 0x0f22adb89f6acdfd, 0xf63ca952509b6170,
+    0x412728c20412a63e, 0x3c9ec301750cc6dd, 0x0a21f1584c7609ba, 0x52de0b35911c5d7b,
+    0x3f78a911a83b5dda, 0x783abb0f5b73fdc0, 0xce464f2a424576ec, 0x9400ba68d81b0f77,
+    0xa3876ecbae3f6606, 0x517b1579a6bed43f, 0xddea875ff707266f, 0x71af560109f8ecde,
+    0xb0381c06ff5e0e68, 0x7705a341ff2911bd, 0xca858176f251132c, 0x9e37d1e000d5ab0e,
+    0x919337ccbb431b07, 0xed1c1fbd80961feb, 0xcd1c1a5ebb493e23, 0x0652fa566ba7419e,
+    0xb261f1d0f3ee1bb8, 0xb8478914365e88a3, 0x170198458cf5953d, 0x445c23b1ec1c4bf8,
+    0x070cbd07fdaf107b, 0xb867be3283dd49e3, 0xa0f2a03c1c66d183, 0x320edd5db3b76b1e,
+    0xed9aaf89ead3afc1, 0x13baa2dfdfecf98f, 0x1d0ee11fd28421ce, 0x1f0e1e3fde8d1ec8,
+    0xbff8bae739de5493, 0x3e3f9c46fbcb07d3, 0x036e5edba3dcdb60, 0x3f106b43b5a2a8db,
+    0xff6a9f8fdbe33e42, 0x59cc190de6190ecc, 0xb3033b728f777776, 0x965205b12f86a826,
+    0x3d0a40ebb3ee6353, 0x759f469ec3d64f45, 0x13170f7109bc6d37, 0x60d70eb91806d105,
+    0x277229a64b3a89cc, 0xe0e1a0ff55245c8b, 0xff50cf7fe878fda1, 0x7b1fd9f51ff99ec4,
+    0xfe204a8961948a2e, 0x7b9dfef0dcc57fff, 0x32616cb0c9332f75, 0x11d38ee718c82c3f,
+    0x7fc1b49229827367, 0xbb8e33a5a17ff64a, 0x5e78e6c615fdd543, 0x48ecc2803d998121,
+    0x40985fd6d77cf7bf, 0xd1d56a25f905dd07, 0x73ebf427757ea083, 0x34b7c2b55f6a00b1,
+    0xc87ccfec60f8082e, 0x66783967df933acb, 0x05e0bdfa75b2d03f, 0x61d9bf3665ff265a,
+    0x01f7036950a4227c, 0xcd633421eb4b0022, 0xb1196c77fc45eebf, 0x4816d4d3b5af8b65,
+    0xd32b3205768d6975, 0x6e8b73ad2dab945b, 0xf291da5a86a846ed, 0xe03f37c849a9f5d1,
+    0x93d81f08d430f3fb, 0xc6030cf0dc0567eb, 0x7b6de7f675508673, 0xf9dbf54ce3d7bd79,
+    0xff3af24b6ea8e4e6, 0xbede945c98fd8311, 0xdd1bfd8da59e1bbf, 0xc23c8ae73ce47e27,
+    0xb76af052e7d568bd, 0x55b1b6ea90660a5e, 0x4869c2b0278b3a0c, 0xa949b44aaed963da,
+    0xa7cd91b8eb80e366, 0x3516ffa2da37bdb2, 0x3570cb05b1fdfa9b, 0x16f3349dd3f5e97c,
+    0x59c6fa1d7b932f62, 0xce27e9cdd1d06f7e, 0xaea9bb9b165e7d4c, 0x53e40e3afc054390,
+    0x21f506cf336d3dbb, 0x6e68b1d7e5fc757a, 0x037b3cbc7ef46732, 0xaff997ec5a36d732,
+    0xc9c858f303202f68, 0x175ea667c9725e03, 0x5dc60b6b2fd688bd, 0xa030372e1744d735,
+    0x1304083adc628b51, 0x12c3b9a6018ed471, 0x35d3a62cd332b69a, 0x1f3cb9bb9b1e3cb1,
+    0x08635673720cfa87, 0xa7bb3c2b7bb097b4, 0xcfdef9c3e9c66499, 0xd970d90bf1017dcc,
+    0xde78704694229c99, 0x59f7ecc1c60c373d, 0xfec5a9adae89c169, 0x6bad6a318cbc2591,
+    0x8e811f065fc7eda2, 0xbdd1e3dddd78c083, 0xc2e57f3e486858f4, 0xe2af07c93ed34e0e,
+    0xba7e0dbd56a5cb29, 0xb23f2057950d9d6d, 0x062cf25c4ba288d6, 0x6bb6b94ef9311c03,
+    0x8c29edb3f18e55ee, 0x5926da8e36d1781e, 0x687736e7c62d7b2e, 0x4baf17e13f500f02,
+    0x7786fe8f1e3e063a, 0xc2aade5838602b79, 0xb3b10ce646f49f74, 0x23390f8d25091275,
+    0xb60804945168ff17, 0x29fcf7c43088b243, 0xf173e702d0eba717, 0x29344687d3ea7094,
+    0x8e064e9fb9c0698d, 0xa9be5a991907ea81, 0x8b74804d1ee29b64, 0x10144e7ceeaebf67,
+    0x5e775f8c0c997085, 0x7577f0d82ce98ace, 0x1604d23cde9f76cb, 0xc306f6b0f7047a66,
+    0x57bb57f6068f23b3, 0xeccea58ebc922bb9, 0x97f4e65c275146bc, 0xb63cf1f0847fcea1,
+    0x2dd1d052ccd6d43c, 0x89568b6bd3f1ca96, 0x5216d93c5f553a54, 0x20291e71d7e75df3,
+    0x8a4d592e3ab825cc, 0xa5e6c3f0e99ea175, 0x4df3be3dbc65a54e, 0xfcc44c976555a815,
+    0x0ff26afcb2f044e4, 0x973ebed5b653ccd5, 0xf47b9ee4ce9f96de, 0xd8e717c27b9f84a4,
+    0x6dfa4ed77a1b3cf8, 0xd0dd63caf02304fa, 0x6d83ca226944e67b, 0xe8165ade9f919f27,
+    0x5bcc51ffa0528157, 0x260f3e2040604d82, 0xd816f6a079ebc61b, 0x5eafbd61bb2fdd6e,
+    0x23ad3889f907ea80, 0xad1281b7ab8871cb, 0xf24fb4e46981e4de, 0x972a4f9f215536be,
+    0x7d6b711bded44074, 0xe0709ce6e5994331, 0x27dec0d7bd54fda4, 0x9cd2d6fb01be8dd2,
+    0x7080cc3da2fe7e63, 0xbf1b462deafe43cb, 0x43c7134df8a3fd4b, 0x679d159f428f4490,
+    0xa83880a8e7ba356c, 0x8271e6d90589dece, 0xc8c4f0f607f583bd, 0x91878f054ba895b4,
+    0x522f9958f7436fd0, 0xab1ec20299cc49ac, 0xfe4054c79384fed9, 0xf010a8f004b18adb,
+    0x420a914e4bcecb75, 0xc55489c9d789a7a9, 0xede9cf0fb8473ce2, 0x822acdc4dfafd631,
+    0xc71c4a8c39fdc0e8, 0xb10b1103feb99ab8, 0x6c579480eef1ef69, 0x683578aa3b9e34fe,
+    0x1b8dbfb88e15a3e5, 0x2707c35afabdb3a3, 0xe20142daed6afd01, 0x26900a9ab4c2fb3d,
+    0x7e6c1084fcce0e8c, 0x91f0899d9d3f5c09, 0xfa0e7d2b4645df8b, 0x407a48d22489d0db,
+    0xf0c75b15b3aaad82, 0xb3cb31c750efb7b5, 0x8285f1157489aafc, 0x54e8a697bf6af887,
+    0xb6025035833a6d58, 0xa8aecc2d13ec2a44, 0x58c1ff695b4f77ae, 0x284bb9fdb1a6fdfa,
+    0xcd5b78d15cd219ce, 0x369162e577a57236, 0x6236eeb92f9e62e7, 0xaa1c4b226b04774d,
+    0xf0bef4773adc254a, 0xbf4b3cc8ae4b050b, 0xaa3ae774be63062a, 0x6ef21c5d494e45ee,
+    0xcf1ca37cc55169de, 0x92f4421821201d64, 0xbe69f172f88ff49e, 0xad80bd414a626cfa,
+    0x1572a2f1cc2726c7, 0x0d90c8ab517958b4, 0x00822ee1893b1f85, 0x2d53d60d5c50bc03,
+    0x82f8d6389c85c83e, 0x51c024a24dbdc469, 0xe95ddda0f3245017, 0xa3d607621e8fe590,
+    0xd8e9d0a97cb9f615, 0xa7493b1bde70d30f, 0x598b2601eb335faf, 0xe996ebad00038c7b,
+    0x4f4defe9645da3e1, 0xce0ff1fb6709b768, 0x225034ae130e5c1c, 0x172b13672fe5e31b,
+    0xeec718d642ddbe33, 0xcdc14c2f2da07149, 0x7af9389b1c70da31, 0xb83925add5cd9546,
+    0xb2296312dd8b62a6, 0xf7f9604900115175, 0xa1613044b6065fd4, 0x8d273d48f01f7af2,
+    0xd5d15efc34f2063d, 0xe9feb777fd7b4fe3, 0xbda8d90ebe46e08f, 0x0d3a896e0b69d0be,
+    0x174325225aaa26d2, 0x4492c633f473eb0e, 0x165b7e20dbb0f7d5, 0xdd5d7ea87bb76bf1,
+    0xbbd64843da3ae994, 0x3eae0f891c598579, 0xc4f01adf58f2c58a, 0x7068aaa46b718b74,
+    0x342600a7ff6fe8c0, 0x23d36ec5719f1145, 0x4cba7eee3a74a471, 0x62fe09739a13e95b,
+    0x77cf6c3bb6fa224d, 0x2a92b8d9b490445a, 0xfc08decf83c1c4f5, 0x976f03ee3af24d11,
+    0xb6e05e1af57a6382, 0x9c2e6ccf34ea25ab, 0x09db0bf56478f838, 0x6242c2cacfe0ebdd,
+    0x5d9aa89f6aa3aa22, 0xb013db08da60a470, 0x9dabaf019e45bce9, 0x2eb74e94a69e7f75,
+    0xbe5fb87367bfe80e, 0xf38645d70552f0dc, 0x270755d786ed8c1e, 0x9190f324929dbdef,
+    0xeba9de8645e43e4c, 0x742a280531c6df28, 0x7afb31dd7e0c746f, 0x7de9ce8edc38fc7a,
+    0x4df7c53de22a6b5d, 0x22d6c043875af320, 0x11f7fe397c43aee3, 0x96166e5b7d985911,
+    0x27fec3731b55652d, 0xda1c1b727d38940f, 0x22dee4fac0f21870, 0xab5ae30747bda74f,
+    0xe3161348fb6beee7, 0xf3237937c7eeaad6, 0x52d615e1343a08e7, 0x233a26a2f849349a,
+    0xc60a19abde9d4469, 0xcb61efe97ad66da1, 0x85acb138d893d8e5, 0xa4a175e590eec859,
+    0x3fe7b421bc34621d, 0x4fdc9ba5bd27f607, 0x512af64f49e0e5ae, 0x9828c301726eb5de,
+    0x806763651de449fe, 0x63595b33de338f26, 0x0df034cd9a8caa19, 0x200bcd72d8de4d53,
+    0xdd4de6ac39a6e475, 0xb2c9963d120112ed, 0xd9ceced9414202fd, 0xe01b5a1a67dde521,
+    0x5df49edcdd9d1d64, 0xdd27c8ef37a4427f, 0x134ccd19f7ecab16, 0x55acf34dcdf5b681,
+    0xffa71553b2b682e1, 0x6121ad79f078bfb0, 0x130e2b9a72087cc0, 0x38b9b15813705cb7,
+    0x0a9174681c228758, 0xe3f4c3c4e32f95df, 0x2cdcda990d97ca68, 0xf26d6632dd5d0b0d,
+    0xb894d1d5fba3b7e1, 0x0c287eb43624cb0e, 0x6386af614afa60fe, 0x67444810f5a3ad3b,
+    0x2c9d1bb0baa78c83, 0x26e546e7635aa681, 0x791dda4eaa1fb97d, 0xc865bc68b8dcf990,
+    0xc3451ba71eb717ce, 0x243ecf75e8609845, 0x5e3a586fa92fd19d, 0x7998b4c4bdc8b5cf,
+    0x832a32321a937b9f, 0x16e6c13db7e4c333, 0x40c226585fd38ba2, 0xbc319dab2447ca80,
+    0x3898167340e4037d, 0xfd2d0daecdb2ea16, 0xf6df69689b6edaab, 0x056898fbff40fcaa,
+    0xedd8ff4017aea331, 0xd6de94359a3b3baf, 0xd270da0d62a2dfa5, 0x5d14cb066f31f252,
+    0x29ad0185bf6f8731, 0x3e2bcbe2ea0d1129, 0x30657cf18e6d7283, 0xd53885ba8fdd1452,
+    0xaba1ff96e8fc2275, 0x60b97f436bb3b5cb, 0x8a5ceb7fe0542155, 0xcbac43a216144e56,
+    0x75351ad011b00b97, 0x6fda11dbd648d0ad, 0x1fe4d6c6ece01a8b, 0x8631139e8c9698b3,
+    0xa7d60faa878fc58a, 0xca3f89038053a968, 0x1752036ed2371ba0, 0xc1b78ef8722d4e49,
+    0xfe9df381f82b25da, 0xb5ebd9ecd7ce8559, 0xed61d330991761b7, 0x89c7c26054ed8c20,
+    0x2da3bd12e0b99c99, 0xc31f40ba9d26e063, 0x1888320beaa6e454, 0x62c1774d59ccd338,
+    0x48160b5ae6ec25c0, 0xd05c9e338e973487, 0xd8154d19d98136ad, 0x83ddd2ef608a39ef,
+    0x1b9fa81df0929c5a, 0x478642eea4c98ccb, 0x4439db0f687bb74d, 0xb7dbe6565a476291,
+    0xd2bc98c838b63472, 0x70dfa3e1114b2f89, 0x3d9860c6235f3ffa, 0x3e013ed216aec43f,
+    0x8a1355f06edb8ecc, 0xef50efdcb26630b6, 0x895aedc93aa2d93e, 0x4e7124471c3b13f3,
+    0x8a1405f9df3587d0, 0xbf2f5676788be19f, 0xe1c95b9264c565e0, 0xa5cb158c8c1ce265,
+    0x7522491854bbd49c, 0x2d5ad01d7c6dfe22, 0xd1dea58a28ac364c, 0x2b1c368fb4ea6181,
+    0x81586aede6a0d4e7, 0x9c7c11da4826cd68, 0x407fe8df5b46e38b, 0x972b74742a4a4f26,
+    0x4be22acbeb102208, 0x07b0b56f6cc91dab, 0x4fd1ac0c0c1229da, 0xd0e59cfd6e039384,
+    0x20f55fbd78655379, 0xb13ddfbd5ff4025b, 0x738fc3a6ad681f7a, 0xae0f754ed3fa2a4d,
+    0xf38e8bc065eecda3, 0xc0d633919fa48365, 0xd0468dd3ec11e548, 0xdffcfc05ee0b5195,
+    0x857f6eeb64aece1e, 0x90e97c820c3c3f5b, 0x4d47b2817618713e, 0x96e6da04fc0b8959,
+    0xaa2ca77dc3ee24eb, 0x5e93d1eaa41bb67d, 0x394f0c2fa35621bd, 0x8441019001b1e21d,
+    0x785566759de64870, 0x15c5afc34d502513, 0xd89280b58d0a22fe, 0x57ca092fd0766eb0,
+    0x3b366965b90373c5, 0xd903910614b94a39, 0xdb26ce5d9e9e9388, 0x2778613349205491,
+    0xa8a12cb57322744f, 0xcc653adcdb333fa6, 0xc327e6f9f0b64ae5, 0xe8c259c0d885f1d6,
+    0x4094b43ffa4adacf, 0x1bb1c3adc8941461, 0x261c60d3443c5da6, 0x1b3199a82461998a,
+    0xb46ba3322bc74ab8, 0x12f87d73c8070c44, 0xfb51d5ed9abc3bfc, 0x31dd077ece10a83e,
+    0xc3f3d43a1bd46379, 0x39dde8fe98fa21e3, 0x3ffadae5e79c5047, 0x22b0c5f393095900,
+    0xfe9cfd6e9cbec36d, 0x6984f42faa712daf, 0x379e12fe419f844f, 0x625471a0595bcc6f,
+    0xc5625f001404b289, 0x1e3545f732ed9d43, 0x79262ff150767980, 0xf20df194b1175095,
+    0x87039f4f263d8c9f, 0xf0cd0ccaf0274208, 0xa1d7f16a40ccb3f3, 0xc93aa60f5c09cecd,
+    0xe3e6ce04aad87c4d, 0xbfad76215a1cf7dd, 0x636d62a3bafd1171, 0xe0e8106aff2e0d41,
+    0x60a96fc2f9bd153e, 0x5cbb79769a6b415e, 0x7026e3ac3b38a8d7, 0x56c3c8158ce9b62e,
+    0x87588606676e7930, 0xac1098c7e5872487, 0xb674ecf3e1731d1a, 0xa9400364a6b6acec,
+    0x0de87abf2de38ba0, 0x7278c92ebf4ef854, 0xbe5c78e079efc714, 0x76c5e73a5e83c819,
+    0x1fc3e756181d05d2, 0x6cf0d5f48b18b2ae, 0x0d2cdc5f135397e6, 0xb9cab61050ff092f,
+    0xd3ee5333a7ffa7dd, 0xa76dcdfb9fc5a628, 0xf21c50cecc15315c, 0x179d114b0e66c43e,
+    0x1e2916e9b8e6bfe3, 0xe504b8daa25f269a, 0xfe5d6dc35a657d2c, 0x271af9c5b13ad148,
+    0x1c4d62a79daefb1c, 0xa385d7a80af41442, 0x3662c7842f832ecb, 0xb665023df37ce845,
+    0xba4f59f3793be7d4, 0x21cd98cf19377559, 0xfac23e64ba9c04c5, 0x2b739ef6f622fb22,
+    0x09add82f0f1217ee, 0x342e2707ec3f13b9, 0xf0594f135c98a61a, 0x4e6dd1067bc2a354,
+    0x49391c03154454c7, 0xc23aeb2d0f87037a, 0x6b18b5d4405958b6, 0xf4124b6aa8fb223d,
+    0x843120d998db6df0, 0x92bdaf9d62c2695a, 0x30dae5c48bb343cd, 0xde1318f91e13553b,
+    0xe7f55576bbebd1dc, 0x331f0c7e09c5299a, 0xb3cfc96965148952, 0x5eb1e2a14ba34717,
+    0xb311fded76e310fd, 0x980f6fafe399b98a, 0x07466ac7572b300f, 0x6e1a8fd90ad4859b,
+    0x557700d084a92f43, 0x7cd8503f3d27bae7, 0x0d776e873b62ec0b, 0x5ad28f1a500d1eed,
+    0x5c461bf7450df828, 0xda5f57bd61947c05, 0xd89e53cef1801718, 0xe1dc23c9935e4507,
+    0x9787865f983d4cc0, 0x17d56855de66ee9f, 0xb35fa51e09c5b0ee, 0x36874243d30dd3f3,
+    0x4ae939cc2042c97b, 0x03b6ce1f5c2232ef, 0xa0e26e13413ad885, 0xe05259c24c53aa94,
+    0xa93770b4ff14e02c, 0x3aec9561954a2ebb, 0x073836fa8bf6b4e3, 0xe2b203af94e10978,
+    0x6d679383a1bc8266, 0x6e94d131ee3926d4, 0xed903fc45ac307db, 0x54bee50ecebda946,
+    0x844ada88f4110dca, 0x27e44ce2a04e1a96, 0x4f613dfec6b5653c, 0x0e66cb528512b6fd,
+    0xd5a320a991f99bbe, 0x24ca8445da7e7504, 0x464a43c79155527f, 0x7265eab03351d2ab,
+    0xf15164c280077b46, 0xc344f7f1fdc793c8, 0xab25b17181795dcb, 0xadee4bf94ba79b57,
+    0x8bd9d32ce7f44bac, 0x6994577dd57e554a, 0x9425359de4ac0690, 0xf45ba9d08524dd45,
+    0x22eb7afcf5248a90, 0x40917bd274591ed4, 0x0eff2d503f6cdde3, 0xca0c8efcb70e8396,
+    0xc921e092b4596687, 0xeed5e327133486c8, 0xed02c943ce439444, 0x938d8899667a2feb,
+    0x2f2f6539f35992af, 0xdcc93f4c3928a3c9, 0xf0d18124cc4bf84b, 0x8e99b960926884b7,
+    0x2c59279c6b318be8, 0x58f605fb79b0acae, 0xb77a8d4acb240fbe, 0x822788d15b5def56,
+    0xb37fa90e2fc2e8c1, 0x2392ecdd6ef13835, 0xf8f5f1c6e23d483d, 0x6cb629f01ebd4d5b,
+    0xd2c6eb59bf65b085, 0x658f38b11f530e4b, 0xc9bde34ea6fa17c6, 0xbc511530f05224ad,
+    0x0c80667cd5caea1f, 0xec3618db2adb1561, 0xe06125b6eade5613, 0x7bf791146a9bf1db,
+    0x60f8f37ee6a216c7, 0xfd5ce775bfee7348, 0x34bb66f1af2182c1, 0x35c65de0c0f98851,
+    0x906d8b4266217e84, 0x68e4939efd594ce0, 0x8d89d5924fd0da9e, 0x5c147c01e30a7fa4,
+    0x61dbec8bec1349fe, 0x6958440d10d5739f, 0x031d49bda64c1ee8, 0x82e9d0f7baa4ceb9,
+    0xdfbcc3a17569beac, 0x6d47c7ffd0888389, 0x26324a1b666bd71b, 0xac8fd57d8365a0d3,
+    0x5f6b00f6c8a8e290, 0xff3416fabd454c64, 0x0e9a4da2bcb2e82d, 0x46b2680e3177586a,
+    0x5268cbf1e413f70b, 0x34dbbfa0c6ee1787, 0x43577167e712b028, 0xade6ffba86f9e654,
+    0x66fd27717ff0554b, 0x1fe7b477015cba7a, 0x75e3f9d5aef24ecc, 0x280b60ef6c56f916,
+    0x3e8441f457e12be8, 0x7a8378705f5dd500, 0x52bb7b832f7dee3d, 0x5c565b931fd1a47c,
+    0xb9fe4be4e9bbe789, 0xc1ffec089c266dba, 0xa7473acdec739ffa, 0x5593fde7d64d4c01,
+    0xfd550738b27eb69c, 0x72291fd18e7e6ec0, 0xdddcb321639048cf, 0x2090ac3b21ebbe14,
+    0x1560beae11fdff57, 0xeffd965d707802ab, 0x0e39b81e440a2a81, 0x1c390e2cea29d2b3,
+    0xf53b3c9d9dab64fe, 0xa992a81941b3a90b, 0xf9d10fccec74de24, 0x08f4c291d7b607d8,
+    0xc912761821dff403, 0xf45f2f9193c07049, 0x77f346b4dad01d3e, 0xf77487324c716540,
+    0x18e3cf05bc3f7ddd, 0xc3a6d6b04d4974c3, 0xf96d8d3fb1ebe99a, 0xfaf079a3faf3945e,
+    0x89bb000690926323, 0xd438fe6e058b65d1, 0x0e645141b112c15f, 0xa25a7eafd1277613,
+    0x8eb7768d2828d344, 0xb58f55cadac75f49, 0xaa4816566f499b86, 0xd6277e47f6737300,
+    0x0e3607c170be6a0e, 0x3a8ba383c8f15100, 0x92ab53f9294d1755, 0x27abab0ed0083a1e,
+    0xeced3e2b70591dd5, 0x0157a15511565523, 0xa1ee5956f779a197, 0x43242765de1ff98c,
+    0xadd68c17c4734d5c, 0xb1a53f4cf99f2499, 0xd5ca6a6fb0d1a2b6, 0x561c9c2573644215,
+    0x27cae05d3aeb2065, 0xbcc1bf50176ade78, 0xc7e2ba460c3893ac, 0x9b5707d8f99b2285,
+    0xcdf2703d2d2b0966, 0x8968be44b3a9eab3, 0xb5bdb2ea203886ef, 0xb4550dc6b2664847,
+    0x8b2cea27bee22ca9, 0x87b750d2c463c078, 0x9854627c5863b7f7, 0x4433465a2ccbf15b,
+    0x625a89c5e6d4e3f1, 0xf8fb9a2f054579fc, 0x722290c8e385bca5, 0x05f6a469e29019cb,
+    0x101b5852b5eb74b2, 0x32bfa6c3bddd5d53, 0x254378062616d766, 0xdea7b99c279c143a,
+    0x455ea17c799196d9, 0x14a9cc6953b818ee, 0xcdc487a31cc99d38, 0x7128d789d35eed01,
+    0x85dc13ad63b17653, 0xe68fa69c5d1d1659, 0x04d52743ba9e3a2c, 0xbf29e761825d54e1,
+    0xb9acddd2220e9899, 0xfe6c32d727e119d2, 0x2887b368849f3dfc, 0x8aabd14515cecc59,
+    0x14d35f64b6e0ecd6, 0x5b96c4bad05c6571, 0x322fbbfa8481ec6d, 0x1af7e1e1d6b4bf5c,
+    0xb87a7d382197ccfa, 0x3a0c907da0800848, 0x9ab5fa514be7f2ab, 0xdfef4f057ab90193,
+    0x1538856574cf5b5d, 0xb74a2fc377b20954, 0xa4b878e21f9f4085, 0x89406081a7e37424,
+    0x23fd0b149842d085, 0xa85702e5853f284f, 0x4814b4305e09d511, 0xfd37babf206a0f45,
+    0x169b76f0a1296860, 0x3d73a68526ac9d13, 0xc28f829ab66c6eb7, 0x6bb932f3d14be009,
+    0x72b62cbc0d81130d, 0xae16bc93f2626767, 0xba9efa08c56c01c0, 0x5997337600236331,
+    0x8086d0d80555a495, 0x083666d8ffa61105, 0xb4a619ec450f06fd, 0x413728d30b7e1508,
+    0x03f574f36b39d233, 0xd2a3cb8a1a0f7a2c, 0x5997b07da83e9c24, 0xc38d06f2dd807365,
+    0xdc979d496e9bfc61, 0xa5b9af1e708ec9ff, 0x0d4dbd9727e35d6a, 0xa7341da6ea4a7e64,
+    0x5e99696a3e4f9a44, 0x6f2e4d188fea91a4, 0x517965e8cdf1345d, 0x99cf8d07c9d1f0f0,
+    0xa80fe20d8e9c8d30, 0xaf508236bc6ae455, 0xaf00880afbcd7a6a, 0x78697e938ec1919b,
+    0x65494b49f29e7336, 0x47c0a58e52da5fe6, 0x92d98d738e21d87d, 0x8ae40783a8394f6f,
+    0x19c8a936ec821aff, 0x9a1a2c7d75eb2e18, 0xf0de4857e8b459f9, 0x80aa403f2ecec016,
+    0x5be3188306b26b4b, 0x55dfdd8d6989ddae, 0xb06b8f3c9fe14558, 0x8e8ffa3c6e13cea3,
+    0x3b1d8632c0622bf3, 0x96f2112676448b57, 0x5aa3638dc29d1dda, 0x59320613c4fdb6ae,
+    0x427a956245c81bbc, 0xbbbb72f7151c51fc, 0xcf4e53c9cac613fe, 0xd9fc81d229fdf0c7,
+    0xff35d1f6d76bdb0b, 0x3e967fa4a3239cc4, 0x9ff963afc2cf8011, 0x8a2caa9710587f31,
+    0xf0148a4c4ad7b4ba, 0x80af6b780510bd04, 0x8a2f11538cc46931, 0xbb09a012c4c55901,
+    0xab92b9c445b1ac17, 0x4b5cdde81a3d92a1, 0xfb484327ea5f18da, 0x68b6fe0c75a8991f,
+    0x98a7e151d40c6e9b, 0x4ef0611530fc4364, 0x9e81a9605c08e226, 0x34ebf96d215ecadd,
+    0xe1afe983afccdfcc, 0xa5fde4a2f47e1fb6, 0x7bd91e26f3331641, 0xf813d3d723041e71,
+    0x80d791f99ddb4f5b, 0x227cc5d4efeeee15, 0x0f04555201fde4bf, 0x4e9029e40d0c6392,
+    0xe99d3ecbdbe5c843, 0x1b2ff4e37ed0f5df, 0xce487424f8311582, 0x61144ee1d59041ea,
+    0x1cf5cf0101b6655f, 0x7377f733953092ea, 0xd6d1dddd7700d766, 0xd91b85a018e9f095,
+    0xf355d181d12c0ef4, 0x9e04e7429e22a093, 0xea7ea6aaca8ffc91, 0x0e3f234dacfd0c0c,
+    0x8f00ebe8701ab4ce, 0xbfb66fcf5d4fcc63, 0x1226ff7512db2a6c, 0xea3e72681be734b5,
+    0x7c08c05ab53a31b4, 0x3a3f738e13fd545d, 0x0d4f60d37c9d8e1c, 0x21feec9a1a7f06d7,
+    0x24c6f3245a6ddffe, 0x91ae4ef6bfa79379, 0x3d9e863608359b0d, 0x9875c966ec7ad697,
+    0x3c6c34b8736092c4, 0x966f5a19f8e5d022, 0x6d05908cc33fd2bb, 0xbbcf070928a03258,
+    0xbfa634b475653e1f, 0x5674d6052cc430c7, 0x4bc2d45c451cb0d2, 0xc41b7f311d291437,
+    0xe6d95af4bcdae53f, 0x1f0cb5ab38374075, 0x312f39e7e08c00a8, 0x72450306fae8eecd,
+    0x75be977436ce8971, 0x2c998ad1179661f0, 0x1bf0bfe9eca06aef, 0xc357f49797681763,
+    0xcb8f21d53346c7d7, 0xf460b3995711ed1a, 0x50d1e12b2f4d1433, 0x17747d34da92bbba,
+    0x19b7ec76a193442b, 0x1d0994623524fe0d, 0x34e2f4e6ee8e2985, 0x9127a19322b65b5c,
+    0x3a559983a30ae42b, 0xe54fdc8c3f4feee3, 0xfaf1fa40df320a68, 0x0b4d530eb8a20337,
+    0x71bfa3981f97acf0, 0xf7be8166fb6fe773, 0xf3220575ca721027, 0xa329342563766018,
+    0x4248131304af7842, 0xd785632965cc2cb6, 0xa0f08b62a53db206, 0x862f94f5695304bb,
+    0xae89347173c02ae7, 0x2a1cf64f8bebfba4, 0xf4323ddf14d0e5cb, 0x9c6c9357a22cf88f,
+    0xacded51d407be206, 0x24da2e2ca676b2ac, 0xae9cfc2264f31927, 0xa1b384c742ea30f7,
+    0xf9b73d80d34a0f79, 0x7911536bc6bbc2f0, 0x02f116495d9539a3, 0x3505fd1752886c0d,
+    0xe2b46aaf9ac8f983, 0xb86df664d496a75e, 0xa4e65299c90b5fe9, 0x9c249bd241d3ddd4,
+    0xe6de207eb764e628, 0x12ef28246ac9412c, 0xed2f5aa35bbb36cd, 0x28b097c56cee990c,
+    0x339c2ceceaf1448f, 0x95641426bac242c8, 0x1decf54a149215f7, 0x61326c111efecabd,
+    0x94c7b580e97376df, 0x924fafe9919927e9, 0x6e6d255cd7a756c9, 0x489af76d10db76ae,
+    0xec9919d4c5f9f93c, 0xb56bc6bdcfc9c4ad, 0xb58416c146b16a3c, 0xe0fa9f97697973c4,
+    0xba0e48787d4ead59, 0x8829fbc5c76c3e8b, 0x104dc9296c3381b4, 0x0426bbeeae263e6a,
+    0x9c1a997380f19f87, 0xf9b80672e3c47ce6, 0x38bed0c26d8d89fa, 0x214b0090d92baa91,
+    0x4fccf88d7937198e, 0x3fd39828e768f09b, 0x2559d86c8a14117e, 0x105349e034477405,
+    0xc69f2f16d5701c1c, 0x01e5d27e5ca03815, 0x21d356342cddc4de, 0x3df6de83a8110b48,
+    0xa66222510d87af49, 0x6ce2f8fbd4bcaca9, 0x6d0247a7a86a0293, 0x48555f707a734176,
+    0x0b7e4b40a78e24e3, 0x516a6ef9e5a9beb7, 0xe6848063622f573e, 0x37907a29a19db0a3,
+    0x2e09213413efd8e0, 0x8694cc6830107f64, 0xdcb7eb66e095fd87, 0x36ee5bcd14b79638,
+    0xae5a4b12a7e1d20c, 0x2ad51cac1ea83a55, 0x5cd81c13e36412f5, 0xde030e7278588eb3,
+    0x49c42886cf1a0c35, 0xd6d303bb8d360a4d, 0x6b42d33ace61e726, 0x0133190af357c516,
+    0xb2240d5b00cdf4d4, 0x786c474da710c0a8, 0x229e8d84f6c59528, 0x4a6f45cec3849e71,
+    0x123254e43b3a93f2, 0x1a19727793e6f14d, 0x187c9fce67a6c3bc, 0x5995712a52241ca2,
+    0xd3869689bb9d5e37, 0xb725ec943a1a062f, 0x61286c3f2c5a97c0, 0x582362c06345f5df,
+    0x41f3b5e4dcafba80, 0xf915c9e579c756dd, 0x78966e6ab50bc979, 0xba5e01c55a21b9be,
+    0xb70215733f7ef1ed, 0x90d6d30e0f42cb8b, 0x66b6ff68a36d0beb, 0xfb2a79ad4baeefaf,
+    0x229f1fd340b16b68, 0xeba6cee62583dc89, 0xfe6a1cbc53a3ac1d, 0x24a9a5a6daa65a6b,
+    0x6757d8bd95eeeca3, 0x743231b71ec03a94, 0xac10125babcb817d, 0x56925e6ab4b10ce2,
+    0x7b2617dc0bd6180e, 0xc998d3408a00a3cb, 0x8991f3a0986d96b4, 0x42464a22202c69a2,
+    0x1b2f421d8ea071a8, 0xc30cbd9105e47020, 0x211f29713374648b, 0x524d67b299425a56,
+    0xcfd510ed2cd2b7ae, 0xfa38f8659ee4b224, 0x84841a4d6d49e701, 0xebb0a366507fc781,
+    0x904ffd55bc5e7984, 0xab4bada787f32d43, 0x26d3e79a81477775, 0xd8b55bcd90097071,
+    0xc5c0c570ff4801a7, 0x1e003618be944987, 0x09ea363480edc1bb, 0xc58b627f78a4dff4,
+    0xb0c065ae8d025123, 0xfacf0820623323e7, 0x82d107e2f2ca6683, 0xf716d23927d3e4a5,
+    0xd4b7d4381298c2ba, 0xf32947f077a024bc, 0x753ef052a24ee26c, 0xc0984f5bcb53b080,
+    0xd70e1d2d673bdc44, 0x6078a5bfdce4068f, 0x16d960e037c189c5, 0x547b31a2e6bf40d9,
+    0xac737ae3be5426bc, 0xfc0109376ed69847, 0x3b0b81e8381c8cdc, 0xef6e60bd90039e96,
+    0x0239636d562a736b, 0xc9293084f1ccc426, 0xab3b8769ca136e84, 0x98be6948e4b1aeb7,
+    0x7b1631ed5f5170a9, 0x1ecc28492e6b34fc, 0xc5f262394f6a25a7, 0x5e85e562b2b6fedd,
+    0x37dc88720f2c4739, 0x60f668efebc7ea20, 0xf136acfcdc802bde, 0x3dcfb0a02abbf15a,
+    0xbbe78dde95e52615, 0xdc275d2de09a32c0, 0x982d69e84f56a75f, 0xdc070c232d6b2612,
+    0xa7ce784e072f53e8, 0x38787e63dde9e124, 0x8fe90f36b78a2c40, 0xde2bb2ac658f8cfd,
+    0x4de2cfc5c4486763, 0xd757d73d7a48129c, 0x265fe8f0c4bc22ea, 0x478f227b373d89ab,
+    0xe62914ce34b5b77d, 0x40f69fe6b4f549e2, 0xff00362d9bf3a7e4, 0x226d6fccaa4924e9,
+    0x708aa9cb505732f5, 0x31445b69c69ecbfc, 0x58728763fc5e8a4b, 0x8540b0411184bf40,
+    0x97a5c76e24c482d2, 0x02798794f0693ee5, 0xb796e959c5557f81, 0x5da8754c7d62d2b1,
+    0x605444cd54392126, 0x9158517ceb481a8c, 0x256d7f1d49d388bf, 0x4f13ce6fae3f504e,
+    0xd469ce44b4f581aa, 0x7f86d2c83f08e13a, 0x0ee7fb8daaa74599, 0xfb358159da26070b,
+    0x919c39e7f8dddd22, 0x7425741ef28c22c2, 0x08063f12d7d9f0a7, 0x83479ba9a1f53a8b,
+    0x1d4b7f65b5eb2c14, 0x67f1a72fce37f4b1, 0xb2f0cf9a85afe3ca, 0xfbe463bde2b88a66,
+    0xfd38abf7621dcf9c, 0x7de88f3110113b58, 0x046fd82d5d5ceba1, 0xace1318af5b0ec54,
+    0x75369f77989583cf, 0x5d5b31b35f3888bd, 0x3cb91c6e48421ff7, 0xd66047e057086099,
+    0xac5856fa8ea3ec74, 0x4e23d9aa568d4ef4, 0xf36c16bda265d571, 0xfb4d9b8a6676b66f,
+    0xab156f7c6a157bd6, 0xf36cf43b7fe0b1ac, 0x924bae70dffca006, 0x1e4ae8bc3947df2f,
+    0xfa2771f05321efbe, 0x4aa8f7696d3a5581, 0x7b55ca1f81adf6d4, 0x6b5bfbc3818b1469,
+    0x8fbac986ed9c9989, 0x1e5e24135c87d948, 0x2fe3a4819b9f0fb3, 0xd175d814d838b235,
+    0x5b05ccd8451e2ea3, 0x95594611839cd2b7, 0x13d65534f69f9445, 0xfc31edb06775f83d,
+    0xbd9dfebcacf9cf7d, 0x7b3eba873edc733c, 0xf92c956ea90dda9e, 0xafe9745aab9e172f,
+    0xf529dbd959f2088c, 0x6e3543c35225485a, 0xda70a0a5ed61a311, 0xbb0b1aafa98ed7b4,
+    0x7f5e16cb4565f747, 0xb83467d09225f463, 0x6e78dbb86382b823, 0xa3167a2c08edab3d,
+    0x2c7e72e1907c50dc, 0x4a9ec064654a73cb, 0xad8ded402837a53d, 0x66e2bd3217f468f2,
+    0x29dddc7f0d15b755, 0x24330e36dfe29e7b, 0x3c6f828e07538b65, 0x58c0b9b3ecb8ce1c,
+    0xb93bca1e25c31412, 0x2f4d364dec5b792d, 0xbd063a251cff3780, 0x12ab5c46fb4ccff6,
+    0x7581ebfee3a1bdf4, 0x8a50183b6ad26ecc, 0x4c160dc6661d5057, 0xadc323d7414127c1,
+    0xc8992f31f95f3e06, 0xa0d660a9280a8357, 0xd0afe02cc5dfe3dc, 0x6a3deced3709df85,
+    0x0f06df7484d80eb6, 0xe7ce90c3f2992c58, 0x45c39e09a20b675d, 0x7b1eadd8602264e8,
+    0x2299a51db83d5d21, 0x6ad6b4888fac9f3e, 0xfc1168e1c829b5b9, 0x22ec9ceb7d2c049c,
+    0x875887fe860537ab, 0x0741a4d379ef01f8, 0x2529e9ff6dfb6e48, 0x440d6f26cdbcefbc,
+    0xaa6c9e69dd433fe7, 0x9d822865d971cfe8, 0xd641466885a0d0dd, 0xc32572bcad780325,
+    0x537ed7fd0c90bd19, 0xad8fc8b3a9d29d00, 0x8d0dbe3c1adfb3aa, 0xc25fcc1b022273e5,
+    0x1719af19fe1b2953, 0xb3643f1a7034fcab, 0x191adb2c3b36f291, 0xd651deb49ce84ece,
+    0x2e50c5657a9fe4cb, 0xe5b65fafcae282b9, 0xc4e24239b082950d, 0xd2a6b7a8fa3fee56,
+    0xded68b4c6bf28fa6, 0x6a874b66f6d6ecb8, 0x79b0d927f88cb0d5, 0xfa1e7f094064b491,
+    0x726ddd944bee497d, 0xf137e4b3daaa34b8, 0x4b2fbc006f3b7d8d, 0x64d4eec8fa3a6561,
+    0x42827dadbd2e5553, 0x1d64303535d897e4, 0xc273e60eac9f210d, 0x21514491a8e88e6d,
+    0x20b868c66d3d158f, 0xd29ac4c8d7e17a79, 0x8f98834016bc5b6a, 0x9ef240136ef4de87,
+    0x1b0d458b16cc05fb, 0x2dcaef69512452ea, 0x0ba77e22d275b1f0, 0xd66013c8a9b38351,
+    0x5e2e6487dbe44cf7, 0xe859e40eaf371adf, 0xdfd4d93dc866c1bd, 0xc21e17be12894625,
+    0x9b0db18f5beccb45, 0xbacd5ea9cc23f745, 0x026a3aa02d71cd77, 0x8f832ae4b9758d72,
+    0xdad43e7f3ddad9d9, 0xfa821a00ecb9d421, 0xe99f466fa3e17040, 0xf59ae589627467d2,
+    0xe896cfabfb93b08e, 0x5b627b4bbe76f262, 0x5b06b61f6e897d9c, 0x29d1a58f10636889,
+    0xe6977dc9072ef9b5, 0xa3c35d97265d85e1, 0x5bdbc43808a54eb0, 0xb2199b4b2c22d334,
+    0x306ebf6d1545f726, 0x3df2479205f54993, 0x08e757b408dcd8be, 0xe49d0596b2a4989d,
+    0x1be63fe792ea496a, 0x81fed18aa5c6d9d4, 0x4f3ce331447f4999, 0x21f9baa17e60a359,
+    0xe997e5ecf6d36437, 0xb7762bb4b2c1259d, 0xaca7552da28d087e, 0xe4571a96f80a2f8c,
+    0x2968c014a96cd43d, 0x271abd0f71dbc025, 0xcea5b871fcbbe7da, 0x62179e5bd991791f,
+    0x16accd6f25a01958, 0x5897ddf5e6fd59db, 0x8cc44d7db1a949aa, 0x10ccb9f7a6878929,
+    0xfbcbc530eb0ea5c2, 0x3d395fcba4ed874e, 0xfd2491b786634a06, 0x5558e65461c0ef6b,
+    0x72b0ae2ddea43ede, 0x5cbf76858a0513d8, 0xb330d2f8b79cdb93, 0x2c5830a6ad859571,
+    0xeade48f2aafe8550, 0x0f67310a85d8f985, 0x11525d673079446b, 0x7efc34fe309ca009,
+    0x6c11418a4258cd59, 0xcb3691f201b3be1e, 0xd6bc031b519b0dfc, 0x978882641c24724d,
+    0x6d7e58b43472ddd0, 0x66493c7c8478a706, 0x34ddb7fcab37b98d, 0x62061abf53a01dec,
+    0x8d525f9d16bf4bc3, 0xf1bdac886823d7f5, 0x3517c56c3987f384, 0x77d124e8e93ff8f7,
+    0xc387c8c9d30dbabb, 0xd748965c296a29ce, 0x0ab57a0ebe6695fe, 0x17748b9b0ccfb135,
+    0x14de4becff1b859e, 0x1e91bca92706ddb6, 0x949c934633464d97, 0x03087c7d9e1f1e4b,
+    0x42e7582d5f93c632, 0xbd6efc67bc6e2c8b, 0x42324859c31a9e84, 0x0cc348c761427f46,
+    0xfc2f94983467d82e, 0xc82f14755f73b129, 0x224c247dcad292bc, 0x49f03772a6caf8e4,
+    0xbf4eba364d607304, 0x4c377c416b4baa39, 0xb7b4844914206d0d, 0x266693df89d645de,
+    0x5e146c0efd4f79f6, 0x75e6c7d97373a753, 0x62dd0d0f7963b36d, 0x7369daed1be764fc,
+    0x57b899d848b6a277, 0xae80bd4322061eac, 0x0b66eba0f26bb818, 0x5a6fbcbdc42eebf6,
+    0x530799893a7e32c3, 0xb3b5300c70c6a2fb, 0x236ac4420e4b4d12, 0xdbc64e072d70968e,
+    0xbd769461e1e48e9e, 0xbba775adab846e3f, 0x558d2a6f4923f933, 0xef1aa051c88fe8cb,
+    0x7ad0ff40e5895a6c, 0xd48625c69f15ee9e, 0xcc4a8835e5d4b1a9, 0x53c7da59b22db21c,
+    0x5b71b83bf204d097, 0x61013f73163fdb52, 0x66b09192adccd743, 0x4817c934ab6fcc98,
+    0x4dcc93218797d341, 0xc6214f294d4a7f99, 0xab7c82702fcce627, 0xecbb4fc0a34be767,
+    0x36e9fba8417f6d8e, 0xc058ea6852559bd5, 0x5b012e251d139ba3, 0xd8678346e1521270,
+    0x12d53ff7ae2553b7, 0x77d65efaa7ec6ee4, 0x398a03716fa214fd, 0xd2dc4c3831208ff7,
+    0xa5baf3dfc0a8186f, 0x6d5d7a506f97c3c3, 0x4b153d35bc0e4896, 0xc3c31b65ceed4d20,
+    0x61bab5fd0dfc57c1, 0x1d48c13770d074af, 0x314b1e201ab4e4fc, 0x9c5a6907292146bf,
+    0xf42bc64da5fd29fc, 0x76d5455d1a7db27d, 0x6b355abd6f562a37, 0x63c44eb43753713f,
+    0x0ececbf426706127, 0x6780281356ceec1a, 0x0ff37357bc77ce36, 0x3e14647987ebd3da,
+    0x96379fb5df6c9687, 0x67ebcfd886db4796, 0xbdf587745135be9a, 0xbc1a75d32a9c34e0,
+    0x9be6677162449926, 0xd00036421e30b953, 0xc916036f585ce608, 0xe739256eb572c474,
+    0xb6d99f5949074ac9, 0xb0674f21c7e6b223, 0xa5a1b3b5665e6d3e, 0xdf7cc53e74b5f6d0,
+    0xfa58b84d621f28f4, 0x818f70f0dc7c02bb, 0xcb56cdb52a9751cd, 0xfb87a66226992a6b,
+    0x77a81fde67e3c226, 0xcafdc0098bb01fed, 0xee56d74f5825d620, 0x9a1bd6652d8ebe01,
+    0x282ed32a2d2fb1d5, 0xf2e1078e702868dd, 0xa70a6937f71cbce7, 0xb2a8b1cc7c6ff1c2,
+    0x5446d963171f03bf, 0xc96c381e078ba220, 0x4ea7824d45142a74, 0x084f7c702e62dd48,
+    0xb821465afdd92465, 0x9fb91557beece27c, 0xcdf76a2cfeee689c, 0x0bfe65e2ca9cdd5b,
+    0xdbc88859946c233e, 0x982a2042389a78bc, 0xdfdd5d901702cd85, 0x4db62645e8c7148e,
+    0x916b1d0c77efeee6, 0xce119aa7954ead64, 0x1d8b960848152a3c, 0x94f8b8d38e5724ca,
+    0x18614ba96beeea04, 0x2b8876b8c6384856, 0x27bdfb30b1210dc6, 0xb62041ca1d2f42e3,
+    0xb4b8a6c369565c0d, 0x03f81423f0daea32, 0xa7743ed82e8de766, 0x3aa14e650d0407b5,
+    0x2fbde807ddb9df46, 0xdbbc29376c7fd96a, 0x55833afc10697e5c, 0xdba607007274df5d,
+    0xbadc425e60cd728d, 0x13704be4be0519d8, 0x9f887f8359ea6351, 0xd576d3f363deba92,
+    0xb5ab57cd1a437a43, 0x5963eb0c826e0905, 0xd89aa7e78c00b0b6, 0xbc7207f365a73252,
+    0x502ec9d9a86396ab, 0x77698e130d6138b9, 0x6a9f943330721d69, 0xc5c8fc9c3a75a82c,
+    0xd5aa712e33c9a48d, 0x2e46b3e37f33e1c7, 0x0bb843faa0de8997, 0x23c8df8d4d0016cb,
+    0x12a3931f88311120, 0x3ab013c89d0d8b1f, 0x87178ae7389814ae, 0xeb44f046c7ade408,
+    0xcf9469ff247661c2, 0x1798f659300adef2, 0x8f0ea0e7e40b0b62, 0x76888b9e7e4c63fe,
+    0x94e42eecb0febd93, 0xd59d53daf19dab8f, 0x698e8b9c448aca61, 0x365605ca447dca86,
+    0x3bdaa8d226c448fe, 0x06743ca5812c6c7e, 0xccd6cd7aec85e24c, 0x7295cf12e5083c2b,
+    0x38cea26e695fca2d, 0x64f0861e8ee7e41c, 0xd40e4c2a9fcfc78b, 0xb2982260b2721a19,
+    0x5ac2d90c2b9804f5, 0x8c96ed39fd90597e, 0x8ba0183bcd2db217, 0x794890fb8583d3ca,
+    0xe50ca1853f4510bd, 0xc072a22fc99c86e2, 0x4a2d9a34db41b7f0, 0x510e9c0f2e6ddeb7,
+    0x76fea35567d8916b, 0x9028ced097a69dae, 0x96317bb7eab43f75, 0xd26d8e6462434f6c,
+    0x657b4aaf3af71ebd, 0x9d1381246db19308, 0xf5824bc9608f096f, 0xaf759324b2ae6250,
+    0xfba5e074fdc3d66e, 0x5a181a74e49bd82a, 0x3b5a5854303fb835, 0xa035f9fd4d4e02fb,
+    0x829eb2ad1ccbf3c9, 0x4eec3def95727e8b, 0xabd4280a46279d70, 0xfb36f1dd7a221e06,
+    0xbcd49ec3bcec6751, 0xbbadeb64ac03ef79, 0xf9ceda733c1a6271, 0xe096d24e3ace2b92,
+    0x73d3a7cd2babe462, 0x01e726cecae8ead0, 0xa3c9398c0561d60d, 0x5db261c623cdbd36,
+    0xf3bc05fdc0d33584, 0xff9e459d70341cbf, 0x7efbdd6fbf7c3b19, 0x65a3e7d1c373136c,
+    0x0ffe7dfd6cd7d788, 0x7c5cd34071e3cdda, 0x360b33534650bd95, 0x340ee38c7645c948,
+    0x3125bc9237eebee4, 0x7249a1002505f442, 0xf2eb382dcba28c7a, 0x0e584dd7c6eb2a1c,
+    0x0b760cd0601cee19, 0xcd1456b0e910d958, 0x2e107982a59ca825, 0x8f670aad70f52748,
+    0x98ed797220361b24, 0x0733660dc5b573fa, 0x406578437215cd10, 0x0a05b6b8481a183d,
+    0x5564affb9ecb1ddf, 0xb10ae25a041d29b4, 0x7a69d55ba388d674, 0xf60f38ce9a26c7ab,
+    0x9a94d8837c2ac23e, 0x83fb6a396adf9c16, 0x8b1bdc14d30ddf6d, 0x601af95be7d3e372,
+    0x9957dc1b2204f324, 0xbb90efe186bdd6f5, 0x2c1ae433125de1b2, 0xc111da3e2c4feb46,
+    0x60aed32f3dc3983e, 0xfd8f597d5c12e1f5, 0x5f217b21c3385ea7, 0x7e9d898c860c7207,
+    0xf93fb87f096027ca, 0x1b199f29a2493336, 0xe034eb73bac6f672, 0x405e323c4cc0040a,
+    0x0884d331349a5f17, 0x60b2981735b304b5, 0x9ece895145a2538c, 0xafb377e5dd5dc2dc,
+    0xd34b18d6d54de4a4, 0xb132cfdbb005192d, 0xd126b7f8c30acc94, 0x7914819f8a77cd7c,
+    0xc570852eeae3f168, 0xbcdbc4801c0edcef, 0xde60128b7a5c7064, 0x266d66a77f9a40d2,
+    0xf922539d0a4eb1d3, 0x6bd911e25ed305f5, 0x2b210e1ad169285f, 0x9db49c19398e3f40,
+    0x76ebdc46c924d759, 0xc50357d85738eea5, 0x1e2788d66c332f17, 0xc93d66163654e912,
+    0xc246a8224fefb608, 0x0b6b3c8678874b46, 0xa0012e097f93ea8c, 0x5de9c1006829f764,
+    0xa0dcb335106924ef, 0x9bb0b6bc359aaa36, 0x90ec3d452f899879, 0xf0f0322bc4f21407,
+    0x430050b81911e84c, 0x674c080b3a107763, 0x2f0d0080789488d3, 0xca120308324fef1a,
+    0x5425b67c51df0458, 0x54c9ca922fffe9ee, 0x8086f064e2d86c5a, 0xecacf0b5be49b443,
+    0x306c00d468467ad1, 0x1ae9d36684e7d959, 0x0ac32c803e86a164, 0x86a121440c036087,
+    0x8809728b4a3e24d5, 0x85715397c6711506, 0x07bb7de0c52e1112, 0x754cab192e00c11c,
+    0xa771fd31c93b54d2, 0xb980061955bd8aa8, 0x454fa29f838ebbbf, 0xebbd0935e4feaead,
+    0x805f5dbcbec8cf39, 0xea0c05ccaa6a498b, 0x189cb7baceaa3253, 0xb586006e223e142f,
+    0xb2da97753605184d, 0x52c2792680af5bcf, 0xbaf6a54d501922c9, 0x528966faf80811f8,
+    0xc201eab2b7719542, 0x26524976009d2bff, 0x8834f71971f59fee, 0x51b3814d21b989f3,
+    0xc78b5e70791118e5, 0xf7a908ddb21b4f20, 0x3802c31bcaf06473, 0x807dbb83a25e3c85,
+    0xb5f7044c34639428, 0x7d65b45ab8ccaa44, 0x20b0e9bcf8d85152, 0x985905b5b5a55876,
+    0x28c4dfed5bf10987, 0x1985f85568a5d549, 0x1c2ae5fec986d2f2, 0x664d26cc1d790592,
+    0x5ddea83984ab65ed, 0xa457cabcadb38e71, 0x9e258bb01062af3e, 0x2c54ebd4f8d5b031,
+    0x5e5c67d73cbf212e, 0x8ae826dedc7ccd93, 0x048d3ecf3664ce37, 0x4c375b0f71a575db,
+    0x8bef73030801f642, 0xc8376658820fc430, 0xd3f82be47a48e083, 0xefc5ffc47a78a3e8,
+    0xf90d0b045ea975ed, 0xce611ac9a38df400, 0x24f1d2aacf5982e5, 0xde214c8fc7865dc9,
+    0x754083b6cfc4c6f8, 0x73ffd549a6a9f801, 0xf04bea40ebecfad6, 0x59de0695584bb7c4,
+    0xe64a2b9d2956fa18, 0xeb38a82f9fc44515, 0x7777e709e30baa2b, 0xdfcbb44e32313479,
+    0xec9933749c26c3b1, 0x04b41c7bc83b81f1, 0x3c25880b49dc4143, 0xeb80ad284ca9f017,
+    0x7d148632389bc374, 0x8082f3b2b842247e, 0xa0503c28737e64a6, 0xf93999f8f9c15b44,
+    0x87ad4bb466cc5efa, 0x08c4c75a9b68049d, 0xedc631e241a71348, 0xa8201d3023c88add,
+    0x3a726e7b27d0148b, 0xf3eb49d47d1c3f42, 0x9e8bc347a3a26b8f, 0xa018399989e319b3,
+    0x8f5e872dbdfcc64e, 0xe0cba2ecf7e654b8, 0xf36ece18ae873553, 0x8b1ff46b28eece1d,
+    0x1e44394c46e3ba89, 0x938fcc4b781c6a2c, 0x8ba83c88138bc793, 0x060f138fd0a15a1a,
+    0xfb5c1209d3e29520, 0xfb17b427c6860368, 0xdc88b3d145ae6ed6, 0x7556226bd63b634b,
+    0xd589a279e3fc7b9b, 0x5ebc21e956751a00, 0x7ca139317bbb1ca5, 0xb2cc354685f8b5ac,
+    0x2659062a830e559a, 0x65d35a8e11bae6b9, 0xe0956627f8a499dd, 0x4b9e5ded62dbbb57,
+    0xbc29ecdbe086e2c5, 0xde5fafdfb6763447, 0x04cfc1ff026bd2c0, 0xde88a821c6042192,
+    0x0dbbbbbd2e66b360, 0x249700aa28864d76, 0x92010cc3ef170b6b, 0x4cedda5b03d167d4,
+    0xd6fbfe42dc05e8a4, 0x7f0948d94f8920dd, 0xb07a13e364377164, 0x149a28d37dec2114,
+    0x31ccfa7998398551, 0x0c8d00f194e001af, 0x60836d905121ceb1, 0x872b2f87c4d08789,
+    0xc529e8118c381867, 0xbd2f82daf6ad7d40, 0x3d23468af4d92ac4, 0xd1723299c4706e89,
+    0x693b636070b68932, 0x00ba28f6e5debe3d, 0xcb65e8233a892676, 0xe15c2756a5ce5692,
+    0x636bfa6842fbf54e, 0xbc5e830ed77a3840, 0x46a7e1e366591caf, 0x89c548d56b644ea9,
+    0x35e76572619eec46, 0x8cda5af7970bf051, 0x10d9c1eacb108317, 0x24fa87c3e138a99b,
+    0x81f6d0835ed24d4c, 0x610549c9af1df5f2, 0x8783f4ebf8a7e427, 0x9ae8f350611af91e,
+    0xa027eeeeb2ea5596, 0xd36e0a91a9033410, 0xefa20b5a303f1cfd, 0xacce043e13b4e85f,
+    0x7d2c68473358c429, 0xb636a349e0dd4979, 0xbe846c57d1aeda8d, 0x58b483126c67074a,
+    0x319629e8afe1d55c, 0x5435202de8162bb0, 0xfc32aec027a8be07, 0xd811e2e31f749386,
+    0x22fe2604b1d155fc, 0xbbffefd9830fdb77, 0x1fb61fd29df7bfbd, 0x807ed68994018473,
+    0x568b707642dd71a0, 0x0174cfd286806dfe, 0xde3dd0874d680add, 0x264e8ec95a02ccf6,
+    0x06d0a098597dff2e, 0xeb0440d37cd67692, 0x642386cbcfe62798, 0x604db5e6b99dbb3c,
+    0xb7749ba7a2ba6047, 0x922507c60f379c13, 0x474c9e88085b2f98, 0x39a66dea699735fc,
+    0x7d2e07f78a6f479c, 0xe7d9420abd4d5a89, 0x2978659bcc292c45, 0x799ee4d5555a8ac4,
+    0x97c1f4e0dd9ec951, 0xcdbd20c6f52281c0, 0xee593e551d63f5f0, 0xfeab4a6aca35b3e9,
+    0x1b3de31cc13447e7, 0xcb3295c418c27531, 0x0bdd629ecd6bc7a1, 0x3a1d8ce866a0a923,
+    0xae62c41c4745ccea, 0x0c6ad0e5c2f12050, 0xd28fde37c32af3a4, 0xeaa2869d410ca0c5,
+    0xda1f6365a5c00154, 0x3df4c764c6d12674, 0xd0801b4e72b5f2b2, 0x2727552e76764e58,
+    0x29ae8b41f8ea0bda, 0x177c2081c12e8002, 0xb3b0e178a204039b, 0x7b22c924a0629f17,
+    0x57ac10a9e5493cd5, 0xaa4eb4f10b582bfb, 0x1d1986c6d7071601, 0x5e563a966ba16e6e,
+    0x44ad424ad4598122, 0x30cb3dd56189698c, 0x56672c2a0244587c, 0x845e0db4d82a9efb,
+    0x1db84341dc98d3b5, 0x7c888f025bc25a6b, 0x76b567664f296887, 0x4ea94ab3e2607936,
+    0x460328e4966c4ce0, 0xb17cf3f2f89777df, 0xbef9f9d9cbe13c3b, 0xb52f5d94e9bc4800,
+    0x7863f0d69cb54a1d, 0xd1242f885bed24e7, 0x49c653c6708df419, 0xe535af8af293e928,
+    0x96340ae6e98c44cd, 0x0e9b1e807d7e8318, 0xa0a89dd5e8d90679, 0xe02301d441129310,
+    0x4d6057e0b280f104, 0x54e034b133c63e50, 0x05fbd7592af452ae, 0xd9a49935e4f158c8,
+    0x636bc7423b7a2eca, 0x6f0c5bc48a36f90d, 0xd86a778359d289a9, 0x5a67092a2b3b2595,
+    0x5b07cd44b4e757b9, 0x1ec29e2a4f89abd5, 0x7263f55b00cbb7ad, 0x67a082f5afd102e6,
+    0xfd8ee9983d9df319, 0xbc3560a86de5088b, 0xb333202ec2995e40, 0xcd8feb329912b772,
+    0xbef988c6b4b34db4, 0xc37af4894188368f, 0x79ab3a7b1de53c3a, 0x72979faadd2aa507,
+    0x1347d688bf00dc8d, 0x111353ba803390a7, 0x1103227ceebfe925, 0xec8111abe1bda434,
+    0xf97f908d6632f181, 0x2d97f970cd6f0bf5, 0x2fb3f42ade4ed4fb, 0xb78a6f12c3424bfc,
+    0x2e3732e8f1770503, 0x5902a036ae9395c9, 0x12739b9c92941f3f, 0x4b569eb4725ab5d7,
+    0xe9b720be80295f87, 0x37510433e08f2bea, 0xa77a61d5e50dc9ff, 0x3601f9321fa7135a,
+    0x84b907fbaac72011, 0x3ecee905f7091205, 0x6ebf0f73e3793d05, 0xccbb55a9ea718be5,
+    0x7cc6a37d9a4ae69c, 0x98cfed84f65155b1, 0x331527a7b7b9dead, 0x4acc1609085ae559,
+    0x4b732fcf0c428ce9, 0x4cbca8c34f9ce49e, 0x38dd61683139fee4, 0x3ce1b76d0098d59a,
+    0x35d9c2f058750f47, 0xa405a60ed50046fd, 0xf95014179d02f849, 0x6988341974af6b8b,
+    0x81579186fdafa4f8, 0x193b8732481bd3e1, 0x34972c410a0e2790, 0xb865929f43e2f578,
+    0x90a316d7795d887e, 0x4b170c6b329790fd, 0x81ce9e27973c7b50, 0xf4eeec247e0427ec,
+    0x4a4d1454429ffb58, 0xa66771f0bfc08865, 0xb39569d5060e123c, 0x35dbcbf282180b9e,
+    0x6c78812b3a128725, 0x32429b202150692c, 0xe0dc6719b2c4d0bf, 0x2e63194259a99554,
+    0xbd22c2e3e7b3ff36, 0x54b5e85aa1106daf, 0x7460f2563829304e, 0x8bd0f7ee48c447fc,
+    0x5be47d75efdaaf2c, 0xe3e39c87698c685b, 0x24d0b53928ae02f1, 0x4e21ab88a9dd9199,
+    0x1553e68215e5c9d1, 0x3f4e0cc0b4de9159, 0xcbed72a1b2bc5f2b, 0xe72c15dbecb32dfb,
+    0xd201def9f7f57378, 0x5b1a9a11c487d02a, 0x091bf8a7901d022e, 0x6cfe4be0c84992e5,
+    0x90fa5409967818b1, 0x1e712d235ec77b1f, 0xf180446ca9f31780, 0xb2e0f4653025c1ec,
+    0xc8c17f7355b12034, 0x80c8e38b3a6c9500, 0xb64b29d87bc631ba, 0xa519d38dbb161c9c,
+    0x9ad62d3b2fa997db, 0xea63be4ea3d6679f, 0x9d803bbf3567390d, 0x326da6cc4632e3d4,
+    0xc6812087783f6097, 0xfd9c49573efcf1e8, 0xe79f54ae4a3df2a4, 0x83f23e0d8977ad57,
+    0xd6bf00b563967d1b, 0x52b4ea432b73d204, 0x2e0027234732818f, 0xe945c34e23f145a0,
+    0xecc8c3bd60b4feea, 0xc449aeb44eadb0c2, 0xf1c662e316af8a9c, 0x9302c6cc63ca07f0,
+    0x3cc9d3aaf67b1174, 0x8baefc7c1970dc63, 0x0541722567975471, 0x8d906adafcb8adcf,
+    0x709153d128a4a6b2, 0x3f7514bb4657c98d, 0x464367eca3e05a4f, 0xbcd2d229572c17af,
+    0x03d4644f58cb8da1, 0x73bc4f122751b5ca, 0xc7deaf9d9bcb56da, 0x06fe97108757f4cd,
+    0x77ac8cdf07060798, 0x3c4e66544b7ce572, 0x5e1be78f8b454f0b, 0x012c32d7a1deb87b,
+    0xc45bb54e1d0c739f, 0x13eee1d7b38a93dc, 0xa6be7981d3b7a4a1, 0xa305f687453074b0,
+    0xb691f9ae0a374ec4, 0x9d9d5f2b07b877c4, 0x4e7e500849b03c3d, 0xff323d4ba8f5a147,
+    0x6d700a7b68b90262, 0x160aaeaea1b6ede3, 0x3bfb9fd2f02acb67, 0xc59560a1330afa51,
+    0x1d221203d782868e, 0x82010a8a05f0bb6e, 0xe51a474882836465, 0xc4181d7f6761d1ab,
+    0xd42c8a0534d929eb, 0x913736bd91edb528, 0xb35cb1fe2efa5234, 0x1c7bf97527c65127,
+    0xc6b227a27a214415, 0x030a2f7d0601e6d7, 0x0087d1307c5cebad, 0x1b8fcb679a372808,
+    0x9df71201d74f9dc2, 0x0d5a9a1a71a59826, 0x3a75aa9a93b9b54a, 0xc27f25639c85ff67,
+    0x4887e1e45fd1fe56, 0x0d5d1c8f3fdccca1, 0x90ab3e658b007121, 0xb4e8eb22c7af695d,
+    0xce5fa737f8095aae, 0x3f6d1687bb3b385b, 0xadcff08b9a953a3e, 0xd01dbe1c30801943,
+    0xf7d3a412e1434069, 0xc0c8af3657001562, 0x2c8816721927b594, 0xba52cc2733b10edc,
+    0x776c26db49f6d722, 0x51d6fc553382b394, 0x72b4151d9ecd2701, 0x9190b6bf29c3ec46,
+    0xf2981884f2d37eea, 0xd6e38c1137b6e4bd, 0x5a36e77c17b49357, 0xda42064a7d9bce32,
+    0x9245431a9033e219, 0x7a487d55f698aea5, 0x7107ef89bc2ee8b7, 0xf1673772eed19ff8,
+    0x48d035d13e5efa34, 0x9a17b4235af72d42, 0x214a3ff2fa68330e, 0x2f694b34e4acff77,
+    0x853388e3be49d0c4, 0x04e02ce9777e60b2, 0xc779e490780224fa, 0x825805a48480907a,
+    0x5ea4a0802cc6d289, 0xf389281b11bd4f95, 0x612f364be9b3bc21, 0xee019d14e058364f,
+    0x5e4e86914c19f527, 0xda5f4554e9ff02fa, 0x1adf7b0000000000};
 
 #endif
 

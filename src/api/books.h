@@ -211,16 +211,16 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- fences: memory that the device still uses --
    A block whose free has to wait is pending. Its bytes are still in `allocated`, but a call that
    frees, releases, retains or uses a block does not find it. To poll a fence is to call its `done`.
-   A failed fence counts as done, and in fence_failures. Fences are polled by memlord_retire,
-   memlord_gc_poll, memlord_free_deferred and the pollers of devices, and by memlord_alloc_retry
-   before each further attempt. Each of these looks at every queue of the device type. Besides, an
-   alloc or a free polls up to four fences of one queue of its device type. After a `done` that
-   returned 0, allocs and frees leave the queue alone for a while. The while doubles with each
-   further 0, up to 256 calls or 10 ms (one call in eight reads the clock). Pending blocks make no
-   call on another device type slower. The fences of one device and queue are polled in the order of
-   the frees. So a block waits for the blocks of its queue that were freed before it, and a slow
-   queue holds up only itself. A host whose streams wait for each other's events needs no fences: it
-   calls memlord_free. */
+   A failed fence counts as done, and in fence_failures.
+   Fences are polled by memlord_retire, memlord_gc_poll, memlord_free_deferred and the pollers of
+   devices, and by memlord_alloc_retry before each further attempt. Each of these looks at every
+   queue of the device type. Besides, an alloc or a free polls up to four fences of one queue of its
+   device type. After a `done` that returned 0, allocs and frees leave the queue alone for a while.
+   The while doubles with each further 0, up to 256 calls or 10 ms (one call in eight reads the
+   clock). Pending blocks make no call on another device type slower.
+   The fences of one device and queue are polled in the order of the frees. So a block waits for the
+   blocks of its queue that were freed before it, and a slow queue holds up only itself. A host
+   whose streams wait for each other's events needs no fences: it calls memlord_free. */
 
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
@@ -264,10 +264,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    the return address of the function that it is in. `file` is the module and the offset in it, such
    as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
    dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS. MemLord looks the symbol up when the site is first shown: in a report, by
-   memlord_sites_top, or as the site of a block. It does not look the symbol up for a line of the
-   log. After dlclose the site stays as it was. If another module is then loaded there, the address
-   gets a new site. The result is never NULL, and lives until destroy.
+   Windows and macOS.
+   MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
+   as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
+   site stays as it was. If another module is then loaded there, the address gets a new site. The
+   result is never NULL, and lives until destroy.
    Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -367,12 +368,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 
 /* The numbers of a stack at one site on one device. `frames` are the return addresses of the
    allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
-   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
-   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
-   estimates. The estimates have no bias, except the peak, which is too high on average. Each run,
-   process and ledger takes another sample, unless stack_seed of memlord_desc makes the sample
-   repeatable. So the errors average out over runs. A forked child takes another sample than its
-   parent.
+   numbers are exact.
+   Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n / stack_bytes), and
+   counts as one divided by that probability. Then all numbers but `samples` are estimates. The
+   estimates have no bias, except the peak, which is too high on average. Each run, process and
+   ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. So
+   the errors average out over runs. A forked child takes another sample than its parent.
    A realloc moves a block to the stack of the realloc. That stack counts no alloc, and counts the
    growth of the block as allocated. After dlclose another module may be loaded at the address of a
    frame. The site of the frame stays, and memlord_site_place tells the module that was there

@@ -104,10 +104,10 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
 /* Says that the bytes of a device are in the memory of another one, `physical`. For example, the
    bytes of an integrated GPU are in the cpu's memory, and the bytes of a pool are in the memory of
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
-   bytes that still fit). If `physical` is `device`, the call undoes that.
-   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
-           the memory of a third device, if other devices are in the memory of `device`, or if
-           tickets are open on the physical device that `device` is on now. */
+   bytes that still fit). If `physical` is `device`, the call ends the sharing.
+   Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
+           itself in the memory of a third device, if other devices are in the memory of `device`,
+           or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -170,9 +170,9 @@ typedef struct memlord_clock {
    such stacks. If a stack does not reach its root, reports show a frame in place of the root, which
    says why: "[cut: deeper]" (deeper than stack_depth), "[cut: no unwind table]" or "[cut: not
    unwound]".
-   The platform's unwinder reads tables, which gcc writes for C by default on
-   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
-   are no such tables, and every stack is one address. */
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there are no such tables,
+   and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -250,8 +250,8 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 /* Checks that the ledger agrees with itself. It compares the map with the counters of devices,
    sites and tags. It also checks accounts, arenas, tickets, pending blocks and parts. It is for
    tests and for bug reports.
-   Threads: no other call may be in flight, because the check would report a change that is only
-           half made as a fault.
+   Threads: no other call may be in flight, because a change that is only half made looks like a
+           fault.
    Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */

@@ -46,11 +46,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the place that called the function you are in: memlord_site_at of its return address. This
-   site has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE().
-   The argument is a ledger; without an argument the ledger is memlord_global(). A function that the
-   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
-   only. */
+/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
+   return address of the function that the macro stands in. This site has no line. To have the file
+   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
+   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
+   its own, so mark it noinline. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL

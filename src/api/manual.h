@@ -115,12 +115,11 @@
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
               sample repeatable. A block keeps its stack until it ends, also when it moves; only a
               realloc samples it again. Reports say what each stack held at the peak of its device.
-              TEXT has the largest stacks.
-              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
-              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
-              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
-              to the samples, so that they add up to the ledger. A stack gets at most 4 times
-              what its samples stand for. The other blocks of the site, and all blocks of a
+              TEXT has the largest stacks. JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. TEXT and JSON show the estimates of a sample. PPROF,
+              FOLDED and HEAPTRACK divide the exact numbers of each site over its stacks, in
+              proportion to the samples, so that they add up to the ledger. A stack gets at most 4
+              times what its samples stand for. The other blocks of the site, and all blocks of a
               site without a sample, have the site alone as their stack. MEMORY_VIZ shows the
               sampled blocks, and the events of their allocs, with their stacks. It shows all other
               blocks and events with their sites.
@@ -376,9 +375,9 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next. A child that a callback forks on a
-    thread of MemLord's goes on as that thread when the callback returns: the callback calls
-    exec or _exit in the child.
+    and a signal handler may call them with an exec next. If a callback forks on a thread of
+    MemLord's, it must call exec or _exit in the child, because the child would otherwise go on as
+    that thread when the callback returns.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
@@ -451,10 +450,10 @@
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
-    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
-    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
-    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
-    own.
+    report is written the ledger takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a
+    stack more, and for FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for
+    each stack of a site, and for each combination of one of these with a tag and a scope. Reports
+    show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call. When the bytes come as near to a threshold as a counter_batch for each thread, each call

@@ -9,9 +9,9 @@ namespace mlord {
 MLI_WAY {
 
 /* Passes every request on to another memory resource, and records the memory that it gets, on a
-   device. A block's site is the code that called allocate. Without optimisation this code is an
-   inline function of the C++ library. Frees have no site. Requires: the ledger and `upstream`
-   outlive the resource. */
+   device. A block's site is the code that called allocate. If the program is compiled without
+   optimisation, that code is a function of the C++ library. Frees have no site. Requires: the
+   ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),

@@ -83,9 +83,9 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
    series that another file has, too.
    The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
-   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
-   export. It may start its own export, with a path and labels of its own.
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of the samples in
+   the file. The end of the process saves nothing, so call memlord_export_stop first. A forked child
+   does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
            be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
@@ -111,16 +111,17 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So the tags and
-   scopes apply to every malloc. The two ledgers stay apart. When a thread leaves a context, the
-   open tags and scopes of the context end in the library's ledger. When a thread enters a context,
-   they begin there. So the library's ledger counts one invocation of a scope each time that the
-   context of the scope runs. An end applies to the innermost tag or scope of the library's ledger,
-   whichever ledger of the program began that. So if a program swaps the contexts of its fibres in
-   two ledgers, it should open tags and scopes in only one of the two. Default tags and adopted
-   scopes stay in the program's ledger. A tag or a scope that is open when its ledger is destroyed
-   stays open in the library's. The first ledger of the process looks for the interposer, on Linux.
-   Without LD_PRELOAD in the environment, and in static programs, it
-   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
+   scopes apply to every malloc. The two ledgers stay apart.
+   When a thread leaves a context, the open tags and scopes of the context end in the library's
+   ledger. When a thread enters a context, they begin there. So the library's ledger counts one
+   invocation of a scope each time that the context of the scope runs. An end applies to the
+   innermost tag or scope of the library's ledger, whichever ledger of the program began that. So if
+   a program swaps the contexts of its fibres in two ledgers, it should open tags and scopes in only
+   one of the two. Default tags and adopted scopes stay in the program's ledger. A tag or a scope
+   that is open when its ledger is destroyed stays open in the library's.
+   The first ledger of the process looks for the interposer, on Linux. Without LD_PRELOAD in the
+   environment, and in static programs, it finds none. An interposer of another size or version, or
+   with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -161,9 +162,9 @@ enum {
    uninstall.
    MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
    five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
-   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
-   that is hooked. Another install of a hooked table changes the ledger and the `which` of the
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
+   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
+   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
    table. After the ledger has ended, MemLord's functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;

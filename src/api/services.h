@@ -90,10 +90,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
    200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
-   overrides the interval. A poller also starts by itself when a device is used that has all three:
-   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
-   memlord_gc_poll samples the devices whose latest sample is too old, and so do the functions that
-   read a capacity.
+   overrides the interval.
+   A poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples the devices whose latest sample is too old, and so do the functions that read a capacity.
    Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
@@ -147,14 +147,15 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
-   physical device. The line has the limit, the capacity, the tickets, other processes, and the
-   largest tags and sites, with untagged bytes and arenas among them. If several devices share the
-   memory, each tag and site comes with its device. The line also has the bytes of the tags and
-   sites that it does not list, how many requests failed on this device before, how many bytes the
-   neighbours on the page hold there, and how many of them rest: see memlord_pressure_open and
-   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
-   this line itself when an allocation fails for good. When a reservation is refused, it logs the
-   line as a warning, at most once a second.
+   physical device.
+   The line has the limit, the capacity, the tickets, other processes, and the largest tags and
+   sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
+   and site comes with its device. The line also has the bytes of the tags and sites that it does
+   not list, how many requests failed on this device before, how many bytes the neighbours on the
+   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
+   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
+   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
+   most once a second.
    Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -227,14 +228,14 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
    also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge. These allocs are
-   recorded even if they exceed the account's limit; `refused` then counts them. memlord_reserve and
-   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as a request
-   over the device's limit does. A ticket also holds bytes of the account, until an alloc uses these
-   up or the ticket is committed. A thread uses one account at a time, until the next call of this
-   function or the end of the thread. The account 0 means no account. A resized block is charged its
-   new bytes. A move to another device ends the charge; the block on the new device is charged as an
-   alloc there is. Arenas are not charged.
+   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
+   memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
+   E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
+   until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
+   until the next call of this function or the end of the thread. The account 0 means no account.
+   A resized block is charged its new bytes. A move to another device ends the charge; the block on
+   the new device is charged as an alloc there is. Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
            account as before.
    Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
@@ -268,9 +269,10 @@ typedef struct memlord_alloc_opts {
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
    any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too. A ticket that is closed, or of another physical device, is
-   taken as 0. So is an account that is closed, or of another device. The alloc is then recorded
-   with the thread's own tickets or account, `refused` counts it, and the result is MEMLORD_OK.
+   account that is to be charged, too.
+   A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
+   closed, or of another device. The alloc is then recorded with the thread's own tickets or
+   account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
    Cost:   the general path, some tens of ns. */
@@ -450,8 +452,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
    memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
-   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
-   the request would exceed the limit, memlord_alloc_retry first retires and collects once
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not.
+   If the request would exceed the limit, memlord_alloc_retry first retires and collects once
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
@@ -533,10 +535,11 @@ enum {
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (see "capacity" above), or by the bytes that this ledger holds there plus those of its tickets,
-   if that is more. With a page (memlord_pressure_open) it is the pressure of all processes on the
-   page: the bytes in use are at least the sum of what these processes hold, and an emergency of one
-   of them is an emergency of all. The limit is that of this process alone. Where the capacity is
-   not known, the limit takes its place. */
+   if that is more.
+   With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
+   use are at least the sum of what these processes hold, and an emergency of one of them is an
+   emergency of all. The limit is that of this process alone. Where the capacity is not known, the
+   limit takes its place. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -566,9 +569,10 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
    processes that are gone. Without threads memlord_gc_poll does the work of the listener. Where the
    Linux kernel tells of stalls for memory (PSI), a stall runs the cpu's callbacks with
-   MEMLORD_REASON_NEIGHBOUR and `needed` 0. A forked child joins again by the name at its first
-   call; if it cannot, it works alone. If the file of a page is removed, the ledger joins again by
-   its name, within the interval of pollers, and logs a warning.
+   MEMLORD_REASON_NEIGHBOUR and `needed` 0.
+   A forked child joins again by the name at its first call; if it cannot, it works alone. If the
+   file of a page is removed, the ledger joins again by its name, within the interval of pollers,
+   and logs a warning.
    Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
    Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
            refused; E_LIMIT if 64 ledgers are on the page; E_IO if the file cannot be opened or
@@ -586,13 +590,13 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
-   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
-   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
-   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
-   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
-   The rest ends early when the device's live bytes have changed by more than an eighth.
-   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
-   before each pause.
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until the neighbours say that
+   they gave back as many bytes, or until all of them have answered, but at most for 2 s. With
+   `needed` 0 it asks, and does not wait.
+   A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain says how
+   many neighbours rest. memlord_alloc_retry asks the neighbours by itself before each pause.
    Errors: E_OOM if the neighbours gave back less than `needed`, or there are none; E_STATE if no
            page is open, or the page is closed meanwhile; E_UNKNOWN if the device has no identity,
            or was never seen; E_DEVICE if `device` is not one device; E_UNSUPPORTED in a build with
@@ -609,7 +613,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two a device and thread. */
+   Cost:   tens of ns, and one or two for each device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -627,15 +631,16 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* The token of a scope, by which other threads work in that scope. A thread adopts the token when
    it begins such work, and returns the token when it is done. In between the thread is in the
-   scope: its blocks remember the scope, and scopes that it begins are inside. The work of all
-   threads is one invocation. The invocation ends when the last thread has left the scope. Its delta
-   is the sum over all threads. Its time runs from the begin of the scope to the last end. Its peak
-   is the highest sum over all threads. The peak is never too high, too low by at most a
-   counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported
-   one do not include what other threads did. Any number of threads may have a copy of the token,
-   and adopt it until the exporting thread ends the scope. If a thread that has adopted the token
-   exports the scope, too, it gets the same token. A thread that has adopted the token stays in the
-   scope until it returns the token, even after the exporting thread has ended the scope. */
+   scope: its blocks remember the scope, and scopes that it begins are inside.
+   The work of all threads is one invocation. The invocation ends when the last thread has left the
+   scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
+   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
+   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
+   exported one do not include what other threads did.
+   Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
+   the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
+   A thread that has adopted the token stays in the scope until it returns the token, even after the
+   exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
@@ -724,9 +729,10 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
-   open. If this thread is in the context, it returns to the context that it was in before. A thread
-   that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes the context. The tickets of the
+   context stay open. If this thread is in the context, the thread returns to the context that it
+   was in before. If a thread exits inside a context, the context stays as it is, and another thread
+   may swap it in or drop it.
    Errors: as memlord_context_swap; E_STATE also if the fibre of the context has swapped in another
            context, and is suspended there. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
@@ -735,26 +741,27 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all. The ledger keeps up to 255
-   snapshots, spread over the whole run. For a further snapshot it drops the one whose neighbours
-   are closest in time, and counts that drop. It keeps the first and the last snapshot, and those in
-   which a device, or all devices together, held most. It drops a checkpoint only when it can drop
-   nothing else.
+   and sites of each device, and the ten largest blocks of all.
+   The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
+   the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
+   last snapshot, and those in which a device, or all devices together, held most. It drops a
+   checkpoint only when it can drop nothing else.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM if there is no memory for the snapshot.
            After E_NOMEM reports count one more dropped snapshot.
-   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
-           block. */
+   Cost:   a tenth of a us for each pair of a thread and a device, tag or site, and a walk of the
+           map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until the stop a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes the
-   snapshots that are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots
-   that are due, if much has changed. With this flag only checkpoints have blocks, and the interval
-   grows with the ledger's life, so that all snapshots fit. The time is that of the ledger's clock.
-   While a clock that the host has set stands still, no snapshot is taken. If the clock runs ahead,
-   or the interval changes, the thread notices within a second.
+   with a snapshot of its own, which is not kept.
+   Without threads memlord_gc_poll takes the snapshots that are due. With
+   MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees also take snapshots that are due, if much has
+   changed. With this flag only checkpoints have blocks, and the interval grows with the ledger's
+   life, so that all snapshots fit. The time is that of the ledger's clock. While a clock that the
+   host has set stands still, no snapshot is taken. If the clock runs ahead, or the interval
+   changes, the thread notices within a second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -804,7 +811,7 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 
    one ring, and a later start goes on in it.
    Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
            E_NOMEM.
-   Cost:   one branch a call when off. */
+   Cost:   one branch a call while events are off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
 /* Stops the writing of events. The ring can still be read.

@@ -22,8 +22,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
-   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
+   the record is the identity of the scope. When the ledger first sees a record, it copies the
+   strings. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;

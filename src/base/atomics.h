@@ -180,8 +180,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards its
-                           totals */
+    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
+                           totals of the invocation */
     MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
                            row's published bytes */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record

@@ -163,8 +163,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* number of threads whose unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
+                          unpublished bytes of so many threads */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -193,7 +193,7 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; guarded by the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than the number of scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -259,7 +259,8 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
+                                     lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -334,7 +335,8 @@ enum { /* values of mli_process.started */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. Its valid initial state is all zeros. */
+/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
+   valid. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
@@ -342,7 +344,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
-    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -351,7 +353,7 @@ typedef struct mli_process_state {
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* the ledger that the exit handler saves now; memlord_destroy waits
-                                until it is saved; NULL: none; under the registry lock */
+                                until it is saved; NULL: none; guarded by the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -376,7 +378,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of one ledger's logger that the thread is in. */
+/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */

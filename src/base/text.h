@@ -112,7 +112,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
-   the rest of the text, or NULL if there is no number, or one above UINT32_MAX. */
+   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 #endif

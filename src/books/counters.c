@@ -433,7 +433,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count: another cell has published */
+    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);

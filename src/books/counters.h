@@ -124,10 +124,10 @@ typedef struct mli_row_totals {
 /* The last request on a device that found no memory. */
 typedef struct mli_oom {
     uint64_t bytes; /* the size of the request */
-    uint64_t live;  /* the live bytes of the device when it failed */
-    uint64_t used;  /* the bytes in use at the phys when it failed; UINT64_MAX if unknown */
+    uint64_t live;  /* the live bytes of the device when the request failed */
+    uint64_t used;  /* the bytes in use at the phys at that time; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* when it failed; 0 means that there was no such request */
+    uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
@@ -212,7 +212,7 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far the highest level of a cell since its last publication is above its base. If
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
    holds the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
@@ -236,10 +236,10 @@ typedef struct mli_row_delta {
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds the change of the map and this count both or neither. */
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
    its row may need memory. A fork may then come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);

@@ -58,8 +58,8 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
-   and the ledger's own allocator makes the call. */
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a

@@ -321,8 +321,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* if it is set now, another thread has installed a
-                                                    ring meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }

@@ -4,8 +4,8 @@
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
    shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and it holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a shard, and
-   enters no shard while it holds the lock. */
+   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   shard, and enters no shard while it holds the lock. */
 #ifndef MLI_BOOKS_FENCES_H
 #define MLI_BOOKS_FENCES_H
 #include "api/api.h"
@@ -126,8 +126,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
+   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL

@@ -286,8 +286,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
 }
 
 /* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or reserves bytes of
-   another phys. */
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }

@@ -102,7 +102,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and reserves bytes of the phys of `device`. */
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 

@@ -110,9 +110,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, exchanges the array and *spare, which is
-   larger. If *spare is no larger, returns MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps
-   another. */
+/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
+   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
+   the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;

@@ -31,8 +31,8 @@ typedef struct mli_scope_record {
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread than they began
-                                     on */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
+                                     begin */
     mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
                       birth in the low 26 bits, its mark above them; 0 means none yet */
 } mli_scope_record;

@@ -466,8 +466,8 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? n : 0;
 }
-/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. Returns 0, too, if there is no room for that frame. */
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
+   Makes that node on first use. If there is no room for it, returns 0. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;

@@ -139,8 +139,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 }
 
 /* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records has ended, or was the calling thread before its thread-local storage was freed. The next
-   sweep frees these records. */
+   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
+   since. The next sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);

@@ -24,7 +24,7 @@
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the thread record that the call counts on */
-    uint32_t dev;         /* the number of the device whose block the call records */
+    uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 

@@ -98,9 +98,9 @@ typedef struct mli_image {
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
     const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address. `start` is its first address and `end` the address behind
-       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
-       known. */
+    /* The segment that has the address. `start` is the first address of the segment, and `end` the
+       address behind the segment, both as in the file. `offset` is the place of the segment in the
+       file. `end` is 0 if the segment is not known. */
     struct {
         uint64_t start, end, offset;
     } segment;

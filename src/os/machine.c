@@ -1,7 +1,7 @@
 #include "os/machine.h"
 #include "os/system.h"
 
-/* Copies the last part of a path of n bytes, which need not end with a 0. Cuts it to fit. */
+/* Copies the last part of a path, cut to fit. The path has n bytes, and need not end with a 0. */
 static MLI_COLD void mli_program_set(mli_identity *out, const char *path, size_t n) {
     const char other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     size_t from = n, most = sizeof out->program - 1;
@@ -163,9 +163,10 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Computes the memory of the process from the limits of the machine, its cgroup and all cgroups
-   above. *total is the lowest limit. *left is the least that any of these limits leaves. `root` is
-   the length of the prefix cpu->root in cpu->path. Returns 0, or -1 if the memory is not known. */
+/* Computes how much memory the process may have, from the memory of the machine and the limits of
+   the process's cgroup and of all cgroups above it. *total is the lowest of these limits. *left is
+   the least that any of them leaves. `root` is the length of the prefix cpu->root in cpu->path.
+   Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;

@@ -64,8 +64,8 @@ MLI_PRIVATE uint64_t mli_pid(void);
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
-   trusted. */
+   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
+   a process is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */

@@ -80,18 +80,14 @@ MLI_LISTS(MLI_X)
 static const struct {
     unsigned short at; /* the member's offset */
     unsigned char list, kind;
+    char key[17], heading[10]; /* arrays, because a pointer would have to be relocated */
 } mli_list_columns[] = {
 #define MLI_X(list, member, key, heading, kind) \
-    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind},
+    {offsetof(mli_line_of_##list, member), MLI_LIST_##list, MLI_CELL_##kind, key, heading},
     MLI_LIST_COLUMNS(MLI_X)
 #undef MLI_X
 };
 #define MLI_LIST_COLUMN_COUNT (sizeof mli_list_columns / sizeof *mli_list_columns)
-static const char mli_list_texts[] = "" /* the key and the heading of each column */
-#define MLI_X(list, member, key, heading, kind) key "\0" heading "\0"
-    MLI_LIST_COLUMNS(MLI_X)
-#undef MLI_X
-    ;
 
 typedef struct mli_column {
     size_t next; /* the index of the column after this one */
@@ -104,10 +100,10 @@ typedef struct mli_column {
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;
-        c->key = i ? c->heading + strlen(c->heading) + 1 : mli_list_texts;
-        c->heading = c->key + strlen(c->key) + 1;
-        c->kind = mli_list_columns[i].kind;
         if (mli_list_columns[i].list != list) continue;
+        c->key = mli_list_columns[i].key;
+        c->heading = mli_list_columns[i].heading;
+        c->kind = mli_list_columns[i].kind;
         if (line) memcpy(&c->value, (const char *)line + mli_list_columns[i].at, sizeof c->value);
         return 1;
     }

@@ -221,6 +221,10 @@ static const row *largest_of(int kind) {
     return NULL;
 }
 
+static int is_estimate(const row *r) {
+    return r->kind == STACK && (base.sample > 1 || now.sample > 1);
+}
+
 static int sites_are_compared(void) {
     for (size_t i = 0; i < row_count; i++)
         if (is_compared(&rows[i], SITE)) return 1;
@@ -236,7 +240,7 @@ static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         const row *r = largest_of(order[k]);
-        if (r && !(r->kind == STACK && r->variance > 0 && sites_are_compared())) return r;
+        if (r && !(is_estimate(r) && sites_are_compared())) return r;
     }
     return NULL;
 }
@@ -271,7 +275,7 @@ static void show_answer(void) {
                amount(fabs(by), 0, text), seconds > 0 ? joined(" in %.1f s", seconds) : "");
     if (most)
         printf(" The largest change by %s: %s, %s%s.", kinds[most->kind].name, shown(most->name),
-               amount(growth(most, measure), 1, text), most->variance > 0 ? ", an estimate" : "");
+               amount(growth(most, measure), 1, text), is_estimate(most) ? ", an estimate" : "");
     putchar('\n');
 }
 

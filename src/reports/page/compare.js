@@ -232,10 +232,10 @@ function diffAnswer(both, rows) {
         : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}${seconds > 0 ? ` in ${seconds.toFixed(1)} s` : ''}.`;
     const compared = kind => (rows[kind] || []).filter(r => !r.strange && r.name !== (DIFFS[kind][4] || '(not listed)'));
     const largest = kind => compared(kind).reduce((a, b) => changeSize(b, m) > (a ? changeSize(a, m) : 0) ? b : a, null);
-    const estimate = kind => kind === 'stack' && largest(kind).doubt > 0 && compared('site').length; // the bytes of sites are exact
-    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => largest(kind) && !estimate(kind)), top = kind && largest(kind);
+    const estimate = kind => kind === 'stack' && [both.base, both.now].some(p => obj(obj(p.raw).stacks).bytes > 1); // the bytes of sites are exact
+    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => largest(kind) && !(estimate(kind) && compared('site').length)), top = kind && largest(kind);
     if (!top) return said;
-    return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${top.doubt ? ', an estimate' : ''}.`;
+    return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${estimate(kind) ? ', an estimate' : ''}.`;
 }
 
 const STATES = ['', 'gone', 'new', ''];
