@@ -27636,7 +27636,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* mli_ledger_age at the capture */
+    uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
@@ -28320,9 +28320,9 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* Finds the functions that a site was called from. In each stack of the site this is the innermost
    function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
-   the report. May use reports/capture and the reading functions of books/. Locks: those of the
-   reading functions. */
+   of a site on one device, or the number of a stack. A node is a frame of a stack in the ledger's
+   tree of stacks. Owns the list of the stacks of each site in the report. May use reports/capture
+   and the reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one without a function */
@@ -28355,8 +28355,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
 /* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
-   only as far as the functions in its stacks have names. */
+   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
+   known only if the functions in its stacks have names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28421,9 +28421,10 @@ static MLI_COLD int mli_allocates_by_name(const char *function) {
     return 0;
 }
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. If the site's own function is in a library or
-   allocates by its name, passes over callers that do so, too, unless there are no others. The text
-   in place of the frames of a cut stack has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a standard
+   library, or has a name that says that it allocates, passes over callers with such names, unless
+   all callers have one. The text in place of the frames of a cut stack has no file, and is no
+   caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
     const int library = mli_site_is_library(lord, site);
@@ -28873,8 +28874,9 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
+/* Writes the caller for which a site of a verdict holds more than half of its bytes, as in ",
+   mostly from load loader.c:10". These are the bytes at the peak if `peak` is 1, and else the live
+   bytes. Writes nothing if there is no such caller. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -28920,7 +28922,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
-    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (*site && !(*site)->row) *site = NULL; /* leaves out the bytes without a site */
     if (mli_peak_tells(r, dev)) return NULL;
     if (!most) most = *site;
     return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);
@@ -29672,9 +29674,9 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* ----------------------------------------------------------------------- src/reports/lists.h -- */
 
-/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
-   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
-   Locks: none. */
+/* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
+   tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
+   table. May use reports/capture. Owns no state. Locks: none. */
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
@@ -29698,7 +29700,8 @@ typedef enum mli_list {
 /* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
    standard errors only if `errors` is 1. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
+   list. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
 /* Writes the numbers of a line as members of a JSON object, each after a comma. */
 MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
@@ -29707,7 +29710,8 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 
 #include <stddef.h> /* offsetof */
 
-/* How TEXT writes a number. JSON writes integers. */
+/* The kinds of columns, which say how TEXT writes a number. JSON writes every number as an
+   integer. */
 enum {
     MLI_CELL_BYTES,
     MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
@@ -29717,8 +29721,8 @@ enum {
 };
 
 /* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
-   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
-   format leaves out the column. */
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. If the key is empty, JSON leaves
+   out the column. If the heading is empty, TEXT does. */
 #define MLI_LIST_COLUMNS(X)                                                                        \
     X(CAPACITY, total, "total", "total", BYTES)                                                    \
     X(CAPACITY, used, "used", "", BYTES)                                                           \
@@ -29795,10 +29799,10 @@ typedef struct mli_column {
     size_t next; /* the index of the column after this one */
     const char *key, *heading;
     int kind;
-    uint64_t value; /* the number of the line in this column */
+    uint64_t value; /* the number that the line has in this column */
 } mli_column;
-/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
-   after the last one. */
+/* Goes to the next column of a list. Reads the line's number in that column, unless `line` is NULL.
+   Returns 0 after the last one. */
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;
@@ -29850,8 +29854,8 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
-   none. */
+/* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
+   frame is a return address of a stack. Owns no state. May use reports/capture. Locks: none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -30179,8 +30183,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope, thread by thread. The oldest invocation of a
-   thread comes first. */
+/* Calls fn for each invocation of a scope that the ledger keeps, thread by thread. The oldest
+   invocation of a thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -30319,7 +30323,8 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+/* Writes "device":..., and the tag or the site whose bytes a series has. A series of a device has
+   neither. */
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
@@ -30526,8 +30531,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings that events refer to. `used` is 0 if there are no events, so that no string is
-   needed. */
+/* Writes the strings that events refer to. `used` is 0 if there are no events; only the string ""
+   is then written. */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -31999,7 +32004,9 @@ static const uint64_t mli_html_packed[] = {
 
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
+/* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
+   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the blocks that
+   are live since the last mark. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
 /* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
@@ -32023,16 +32030,17 @@ enum {
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
 #define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
-#define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
+#define MLI_TEXT_LEAKS 20      /* the most sites with leaks that are shown */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks (by tag, scope and device) that are shown
+                                  below their site */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many things a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
-   is the singular of their name. */
+/* Writes how many items a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
+   is the word for one item. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -32066,7 +32074,7 @@ static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
     mli_text_row(r, MLI_LIST_LEAKS, &sum);
 }
 
-/* Writes a line for each type of device that has several devices. */
+/* Writes the sum of the devices of each type that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
     int type;
@@ -32231,9 +32239,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
-        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
-                                                                          some live blocks may not
-                                                                          have been picked */
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
+                                                                          because live blocks may be
+                                                                          there that were not picked
+                                                                          as samples */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -32262,7 +32271,7 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
 }
 
 /* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
-   which still count; one if it collected; and one if it ran out of memory. */
+   which still count; one if memory was collected there; and one if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -32496,7 +32505,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 }
 
 /* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
-   the largest groups of equal blocks below it. */
+   below it the largest groups of its blocks that are equal in these. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -32532,8 +32541,8 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
-   which are in the order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise lists nothing, because the lists of
+   sites and stacks, which are in the order of live bytes, show these blocks. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -32681,7 +32690,8 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Breaks long lines, as a memlord_write_fn. A word that is wider than a line is broken, too. */
+/* Passes data on to the host's function, with long lines broken. A word that is wider than a line
+   is broken, too. The type of this function is memlord_write_fn. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;

@@ -332,8 +332,9 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Writes the function that a site of a verdict got more than half of its bytes for, of those at the
-   peak or of the live ones, as in ", mostly from load loader.c:10". */
+/* Writes the caller for which a site of a verdict holds more than half of its bytes, as in ",
+   mostly from load loader.c:10". These are the bytes at the peak if `peak` is 1, and else the live
+   bytes. Writes nothing if there is no such caller. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -379,7 +380,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
-    if (*site && !(*site)->row) *site = NULL; /* the bytes without a site */
+    if (*site && !(*site)->row) *site = NULL; /* leaves out the bytes without a site */
     if (mli_peak_tells(r, dev)) return NULL;
     if (!most) most = *site;
     return most ? most : mli_grower(r, dev, MLI_BOOK_DEVICE);

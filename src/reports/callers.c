@@ -66,9 +66,10 @@ static MLI_COLD int mli_allocates_by_name(const char *function) {
     return 0;
 }
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
-   function that calls itself is not its own caller. If the site's own function is in a library or
-   allocates by its name, passes over callers that do so, too, unless there are no others. The text
-   in place of the frames of a cut stack has no file, and is no caller. */
+   function that calls itself is not its own caller. If the site's own function is in a standard
+   library, or has a name that says that it allocates, passes over callers with such names, unless
+   all callers have one. The text in place of the frames of a cut stack has no file, and is no
+   caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
     const int library = mli_site_is_library(lord, site);

@@ -1,8 +1,8 @@
 /* Finds the functions that a site was called from. In each stack of the site this is the innermost
    function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. Owns the list of the stacks of each site in
-   the report. May use reports/capture and the reading functions of books/. Locks: those of the
-   reading functions. */
+   of a site on one device, or the number of a stack. A node is a frame of a stack in the ledger's
+   tree of stacks. Owns the list of the stacks of each site in the report. May use reports/capture
+   and the reading functions of books/. Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -41,8 +41,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
 /* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. Of a site that is in no standard library they are known
-   only as far as the functions in its stacks have names. */
+   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
+   known only if the functions in its stacks have names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 #endif

@@ -123,7 +123,7 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
                               one */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
-    uint64_t uptime;       /* mli_ledger_age at the capture */
+    uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,

@@ -342,8 +342,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope, thread by thread. The oldest invocation of a
-   thread comes first. */
+/* Calls fn for each invocation of a scope that the ledger keeps, thread by thread. The oldest
+   invocation of a thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -482,7 +482,8 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+/* Writes "device":..., and the tag or the site whose bytes a series has. A series of a device has
+   neither. */
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
@@ -689,8 +690,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings that events refer to. `used` is 0 if there are no events, so that no string is
-   needed. */
+/* Writes the strings that events refer to. `used` is 0 if there are no events; only the string ""
+   is then written. */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");

@@ -1,5 +1,5 @@
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
-   none. */
+/* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
+   frame is a return address of a stack. Owns no state. May use reports/capture. Locks: none. */
 #ifndef MLI_REPORTS_JSON_H
 #define MLI_REPORTS_JSON_H
 #include "api/api.h"

@@ -5,7 +5,8 @@
 
 #include <stddef.h> /* offsetof */
 
-/* How TEXT writes a number. JSON writes integers. */
+/* The kinds of columns, which say how TEXT writes a number. JSON writes every number as an
+   integer. */
 enum {
     MLI_CELL_BYTES,
     MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
@@ -15,8 +16,8 @@ enum {
 };
 
 /* The columns of each list in their order: the list, the member of a line, which is a uint64_t or
-   an int64_t, the key in JSON, the heading in TEXT, and the kind. An empty key or heading: the
-   format leaves out the column. */
+   an int64_t, the key in JSON, the heading in TEXT, and the kind. If the key is empty, JSON leaves
+   out the column. If the heading is empty, TEXT does. */
 #define MLI_LIST_COLUMNS(X)                                                                        \
     X(CAPACITY, total, "total", "total", BYTES)                                                    \
     X(CAPACITY, used, "used", "", BYTES)                                                           \
@@ -93,10 +94,10 @@ typedef struct mli_column {
     size_t next; /* the index of the column after this one */
     const char *key, *heading;
     int kind;
-    uint64_t value; /* the number of the line in this column */
+    uint64_t value; /* the number that the line has in this column */
 } mli_column;
-/* Goes to the next column of a list. Reads its number from the line, unless that is NULL. Returns 0
-   after the last one. */
+/* Goes to the next column of a list. Reads the line's number in that column, unless `line` is NULL.
+   Returns 0 after the last one. */
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;

@@ -1,12 +1,15 @@
-/* Owns the table of the numbers that TEXT and JSON list of a line: of a tag, a site, a stack and so
-   on. A new number of such a list is one row of the table. May use reports/capture. Owns no state.
-   Locks: none. */
+/* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
+   tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
+   table. May use reports/capture. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_LISTS_H
 #define MLI_REPORTS_LISTS_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/text.h"
+#include "reports/capture.h"
+#include "reports/growth.h"
+#include "reports/leaks.h"
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
@@ -30,7 +33,8 @@ typedef enum mli_list {
 /* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
    standard errors only if `errors` is 1. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS tells. */
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
+   list. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
 /* Writes the numbers of a line as members of a JSON object, each after a comma. */
 MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);

@@ -38,16 +38,17 @@ enum {
 };
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
 #define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
-#define MLI_TEXT_LEAKS 20      /* the most sites of leaks that are shown */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups that are shown below a site of leaks */
+#define MLI_TEXT_LEAKS 20      /* the most sites with leaks that are shown */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks (by tag, scope and device) that are shown
+                                  below their site */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many things a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
-   is the singular of their name. */
+/* Writes how many items a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
+   is the word for one item. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -81,7 +82,7 @@ static void mli_text_leak_row(mli_report *r, uint64_t bytes, uint64_t blocks) {
     mli_text_row(r, MLI_LIST_LEAKS, &sum);
 }
 
-/* Writes a line for each type of device that has several devices. */
+/* Writes the sum of the devices of each type that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
     int type;
@@ -246,9 +247,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
-        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* it is not known, because
-                                                                          some live blocks may not
-                                                                          have been picked */
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
+                                                                          because live blocks may be
+                                                                          there that were not picked
+                                                                          as samples */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -277,7 +279,7 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
 }
 
 /* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
-   which still count; one if it collected; and one if it ran out of memory. */
+   which still count; one if memory was collected there; and one if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -511,7 +513,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 }
 
 /* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
-   the largest groups of equal blocks below it. */
+   below it the largest groups of its blocks that are equal in these. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -547,8 +549,8 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has ended, or has freed most of its memory. Otherwise the lists of sites and stacks,
-   which are in the order of live bytes, have them. */
+   program has ended, or has freed most of its memory. Otherwise lists nothing, because the lists of
+   sites and stacks, which are in the order of live bytes, show these blocks. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -696,7 +698,8 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Breaks long lines, as a memlord_write_fn. A word that is wider than a line is broken, too. */
+/* Passes data on to the host's function, with long lines broken. A word that is wider than a line
+   is broken, too. The type of this function is memlord_write_fn. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;

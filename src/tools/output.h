@@ -233,9 +233,9 @@ static int sites_are_compared(void) {
 
 /* Returns the row that changed most, of the first kind in `order` that has a changed row. Stacks
    are first in `order`, because they say most precisely where memory went. But the change of a
-   stack may be an estimate. The changes of sites are exact, so no estimate comes before them, or in
-   place of them if no site changed. Returns NULL if nothing changed. Requires: the rows are in the
-   order of their changes. */
+   stack may be an estimate. Such a stack is left out if the sites are compared, because their
+   changes are exact. Returns NULL if nothing changed. Requires: the rows are in the order of their
+   changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
@@ -280,7 +280,7 @@ static void show_answer(void) {
 }
 
 /* Compares two rows by what a table shows of them: their kinds, names and functions. A stack that
-   has more functions than are shown is another one than a stack that ends there. */
+   has more functions than are shown differs from a stack that ends there. */
 static int by_shown(const void *a, const void *b) {
     const row *x = (const row *)a, *y = (const row *)b;
     size_t i = shown_from(x->frames, 0, x->depth), k = shown_from(y->frames, 0, y->depth);
@@ -294,8 +294,8 @@ static int by_shown(const void *a, const void *b) {
     return order;
 }
 
-/* Adds up the stacks of which a table shows the same. Their peaks are of different times, so these
-   do not add up. */
+/* Adds up the stacks that a table would show as the same. Their peaks are not added up, because
+   they are of different times. */
 static void merge_shown(void) {
     size_t n = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_shown);

@@ -30,9 +30,12 @@
                                the program or one of its libraries has a symbol table. Stacks then
                                have all functions that are inlined at a return address. A site is
                                shown as the innermost of them that is not of a standard library.
-                               symbolize can also name the functions of a JSON report later, and on
-                               another machine. The time in the last report is that of the program's
-                               end, before symbolize runs
+                               symbolize names the places of the 200 largest sites and stacks, by
+                               live, by peak and by allocated bytes. Other places keep the names of
+                               dynamic symbols. symbolize can also name the functions of a JSON
+                               report later, and on another machine; then it names all places. The
+                               time in the last report is that of the program's end, before
+                               symbolize runs
         MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run

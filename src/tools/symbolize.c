@@ -562,7 +562,7 @@ static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) 
            cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
 }
 
-/* A walk over the functions of a stack that are in no library. */
+/* A walk over the functions of a stack that are in no standard library. */
 typedef struct own_walk {
     const cJSON *stack;
     int frame, function; /* the frame to look at next, and which of the functions inlined there */
@@ -587,7 +587,8 @@ static int same_function(const cJSON *a, const cJSON *b) {
     const char *one = text_of(a, "function"), *other = text_of(b, "function");
     return one && other && !strcmp(one, other);
 }
-/* Does what mli_allocates_by_name in memlord.h does. */
+/* Returns 1 if the name of a site's function says that it allocates. Does what
+   mli_allocates_by_name in memlord.h does. */
 static int allocates_by_name(const cJSON *site) {
     static const char *const words[] = {"alloc", "strdup", "strndup", "memdup", "operator new"};
     const char *name = text_of(site, "function");
@@ -644,7 +645,7 @@ static void add_caller(cJSON *callers, const cJSON *of, const cJSON *stack) {
                                                        cJSON_GetNumberValue(get(stack, keys[k])));
 }
 
-/* Gives each site its callers. */
+/* Gives each site its list "callers", which memlord.h describes. */
 static void add_callers(cJSON *root) {
     const cJSON *stacks = get(root, "stacks"), *stack;
     cJSON *site;
@@ -664,7 +665,8 @@ static void add_callers(cJSON *root) {
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
-    const char *start = text_of(metadata, "started_at"); /* profiles before 0.5 have none */
+    const char *start = text_of(metadata, "started_at"); /* profiles that MemLord wrote before 0.5
+                                                            have none */
     const char *when = start ? start : text_of(metadata, "generated_at");
     double uptime = start ? 0 : cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* may be NaN */
     struct tm t;

@@ -84,7 +84,7 @@ planted 'an include of a higher folder is named' 'src/base/text includes books/m
     "sed -i 's|^#include \"os/knobs.h\"|&\n#include \"books/map.h\"|' src/base/text.h"
 planted 'CRLF is named with its file' 'src/books/map.h: a line ends with CRLF' "sed -i 's/\$/\r/' src/books/map.h"
 planted 'a missing file is named' 'src/base/log includes base/text.h: there is no such module' 'rm src/base/text.*'
-planted 'a use of a table that is not there is named' 'src/api/ledger.h:21: no use of a table' \
+planted 'a use of a table that is not there is named' 'src/api/ledger.h:24: no use of a table' \
     "sed -i 's/ MLI_RESULTS(MLI_X)/ MLI_RESULT(MLI_X)/' src/api/ledger.h"
 planted 'a body without a header is named' 'src/base/text.c has no header src/base/text.h' 'rm src/base/text.h'
 planted 'a header without its guard is named' 'it has no guard MLI_BASE_TEXT_H' \

@@ -307,7 +307,8 @@ static int can_name_more(void) {
     return 0;
 }
 
-static const char *names_hint; /* how to name places that have no name yet; NULL: no more can be */
+static const char *names_hint; /* says how to name places that have no name yet; NULL if no more can
+                                  be named */
 
 /* Names the places that the report lists first. `run` is 0 if symbolize must not run, 1 if it must,
    and 2 if it runs only where that is worth the time. If `tells` is 1, finds out how the report's
