@@ -100,9 +100,9 @@ static void llama_3_2_1b_with_a_copy_of_its_embeddings_is_501_mib_over(void **st
     assert_int_equal(tag_of(lord, "weights").variance, 525336576);
     assert_int_equal(tag_of(lord, "kv_cache").variance, 64 * MIB);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\n    2.79 GiB    2.79 GiB       147     2.3 GiB    +501 MiB"
+    assert_non_null(strstr(text, "\n    2.79 GiB    2.79 GiB         147     2.3 GiB    +501 MiB"
                                  "  weights\n"));
-    assert_non_null(strstr(text, "\n     128 MiB     128 MiB         1      64 MiB     +64 MiB"
+    assert_non_null(strstr(text, "\n     128 MiB     128 MiB           1      64 MiB     +64 MiB"
                                  "  kv_cache\n"));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"expected\":2471628800,\"variance\":525336576}"));
