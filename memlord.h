@@ -840,14 +840,15 @@ typedef struct memlord_desc {
     uint64_t stack_bytes;        /* mean bytes from one sampled alloc to the next; 1: every alloc is
                                     sampled; 0: 512 KiB */
     memlord_unwinder unwinder;   /* reader of the call stack; 0: the platform's */
-    uint64_t stack_seed;         /* seed of the samples. The same seed picks the same allocs of the
-                                    same threads; 0: each ledger takes another seed */
+    uint64_t stack_seed;         /* seed of the sampling. The same seed picks the same allocs of
+                                    the same threads; 0: a different seed for each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           gets a message that says which. E_NOMEM. After an error *out is NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
+           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
+           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
+           NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -1758,11 +1759,12 @@ typedef struct memlord_other {
 
 #define MEMLORD_OTHERS 8
 
-/* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+/* The capacity of a device. `context` is what the driver itself holds for this process, such as
+   modules and stacks. The bytes of `context` are a part of `process`, if that is known, and
    are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
    `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
-   the list. memlord_explain and reports show them, with their names where Linux tells those. */
+   the list. memlord_explain and reports show these processes, with their names if Linux gives the
+   names. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -1831,8 +1833,8 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
-   it. It takes a sample if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
+   too. The call takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
@@ -1854,8 +1856,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
-   the result is -1. */
+   bytes, *short_by is -n, where n is the smallest number of bytes that a device would have left.
+   *short_by is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1870,7 +1872,7 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
    an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
    most once a second.
-   Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
+   Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -1885,12 +1887,12 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
-   any number of tickets for other threads to name.
+   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
-   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
-   freed something.
+   If that call gave back something, reserve again. Or use memlord_alloc_retry, or wait until the
+   host has freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
            this thread uses there, or 2^62 in all. At most once a second this is logged as a
            warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
@@ -1941,15 +1943,15 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
-   also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   also by memlord_alloc_with, is charged to the account. The charge ends with the block,
+   whichever thread frees it. Do not charge the same bytes by memlord_account_charge.
    These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
    memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
    E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
    until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
    until the next call of this function or the end of the thread. The account 0 means no account.
-   A resized block is charged its new bytes. A move to another device ends the charge; the block on
-   the new device is charged as an alloc there is. Arenas are not charged.
+   A resized block is charged its new bytes. A move to another device ends the charge. On the
+   new device the block is charged like an alloc of this thread. Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
            account as before.
    Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
@@ -1989,7 +1991,7 @@ typedef struct memlord_alloc_opts {
    account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
-   Cost:   the general path, some tens of ns. */
+   Cost:   some tens of ns more than memlord_alloc. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
@@ -2270,8 +2272,8 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
    identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
-   built-in identity: the cgroup with the lowest memory limit, or the machine, as
-   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
+   built-in identity, which memlord_pressure_open finds: that of the cgroup with the lowest memory
+   limit or, if no limit is set, that of the machine. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2351,9 +2353,9 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    scope: its blocks remember the scope, and scopes that it begins are inside.
    The work of all threads is one invocation. The invocation ends when the last thread has left the
    scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
-   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
-   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
-   exported one do not include what other threads did.
+   last end. Its peak is the highest sum over all threads. The peak is never too high. It may be too
+   low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The scopes around
+   the exported one do not include what other threads did.
    Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
    the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
    A thread that has adopted the token stays in the scope until it returns the token, even after the
@@ -2439,8 +2441,8 @@ typedef struct memlord_context {
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
-           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
-           record. After an error nothing is swapped.
+           E_NOMEM if there is no memory for the ledger's record of the context or of the thread.
+           After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -2494,7 +2496,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* the destination of a move begins */                      \
+    X(MOVE, "move")               /* a move begins a block at its destination */              \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
@@ -2506,7 +2508,7 @@ enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
     MEMLORD_EVENT_FREE = 1,        /* a block ends */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
-    MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
+    MEMLORD_EVENT_MOVE = 3,        /* a move begins a block at its destination */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
     MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
     MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
@@ -2613,20 +2615,21 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    renames it, and does not wait for the disk. %p in the path is the process id, %% a percent sign.
    An existing regular file is replaced. A symbolic link, FIFO, device or directory is refused. The
    path "-" is descriptor 1. The report goes there by write(2), so what stdio still buffers comes
-   later, and SIGPIPE is held back.
-   Errors: E_INVALID for a bad path, which is logged; E_IO if the file cannot be written whole, also
-           if descriptor 1 is closed, or on Windows if another thread or program has the file open;
-           E_UNSUPPORTED as memlord_write, also for a binary format to a terminal, which is logged;
-           E_NOMEM. */
+   later. A pipe without a reader gives E_IO, and raises no SIGPIPE.
+   Errors: E_INVALID if the path is NULL, empty or too long; E_IO if the file cannot be written
+           whole, also if descriptor 1 is closed, or on Windows if another thread or program has the
+           file open; E_UNSUPPORTED as memlord_write, and if the format is binary and descriptor 1
+           is a terminal; E_NOMEM. All of these but E_NOMEM are logged. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
-   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
-   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
-   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
+   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value. The name must have
+   only letters, digits and _, and begin with neither a digit nor __. PROMETHEUS also leaves out a
+   label with the name of an earlier label or of one of MemLord's own labels (device, tag, scope,
+   rest, site, from, to, version), and a label that would make the labels longer than 1000 bytes.
+   Errors: E_NOMEM, also if the ledger would keep more than MEMLORD_MAX_STRINGS bytes of strings. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
@@ -2662,14 +2665,15 @@ MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
-   handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before the report is written, it is one report. Whichever of these comes first
-   writes it:
+   handler of SIGUSR1 may call it. The report is JSON, or has the format of memlord_save_at_exit if
+   that was called. Several requests before the report is written give one report. The first of
+   these events writes it:
    - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
-     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
-     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
-     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
-     memlord_retire and memlord_alloc_retry do;
+     adds or removes a part, begins a mark (memlord_mark), resets the ledger, charges an account,
+     reserves, plans the bytes of a tag, sets a pool, begins or ends a scope, drops a context, takes
+     a checkpoint, counts a failed alloc, polls or retires. A call that retains a block, or releases
+     a view, writes no report. With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and
+     memlord_alloc_retry write it;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -2721,8 +2725,8 @@ enum {
 };
 
 /* Puts functions of MemLord in place of those in the host's table. They call the host's functions,
-   and record on the cpu. A block's site is the caller of its function, so if a wrapper of the
-   host's calls the table, all its blocks have the wrapper as their site. `which` selects the
+   and record on the cpu. A block's site is the code that called MemLord's function. If that code
+   is a wrapper in the host, all blocks from the wrapper have the same site. `which` selects the
    functions whose blocks are recorded, such as MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
@@ -2741,10 +2745,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
-   the books. MemLord's functions may still be called through copies of the table. They then call
-   the host's functions, and record nothing until a table with the same functions is hooked in that
-   slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay in
+   the ledger. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions. They record nothing until a table with the same host functions takes the
+   slot again (see memlord_hooks_install).
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
@@ -2755,8 +2759,8 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
 
 /* -- ledgers that may have ended -- */
 
-/* Returns the generation of a ledger: a number that no other ledger of the process has, before or
-   after. It is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
+/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It
+   is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
    pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
@@ -2807,10 +2811,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
-   context than the guard began in (that of another thread, or of another fibre) the call ends
-   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
-   logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. If the
+   current context is not the one that the guard began in (the thread or the fibre is another), the
+   call ends nothing. In the sum of all devices, dropped_sites counts such calls. The first of them
+   is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2845,8 +2849,8 @@ MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site 
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
    that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
-   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
-   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the
+   source file with the implementation, so define _FILE_OFFSET_BITS in that source file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
@@ -2908,11 +2912,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
-   return address of the function that the macro stands in. This site has no line. To have the file
-   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
-   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
-   its own, so mark it noinline. The macro is for gcc and clang only. */
+/* Gives the site of the caller, for a function that wraps an allocator. The macro passes the
+   return address of that function to memlord_site_at. This site has no line. To have the file and
+   line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without an
+   argument the ledger is memlord_global(). Mark the function noinline, because an inlined function
+   has no return address of its own. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -3010,9 +3014,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 
 /* Makes the compiler refuse a jump past a guard. In C, gcc lets a case label or a goto jump past a
-   variable with a cleanup, and the cleanup then reads memory that is no guard. But gcc refuses a
-   jump past a type of variable size. C++ and clang refuse the jump past the cleanup by
-   themselves. */
+   variable with a cleanup, and the cleanup then reads memory that is no guard. gcc does refuse a
+   jump past a pointer to an array of variable size, so the macro declares one. C++ and clang refuse
+   the jump past a guard by themselves. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -5494,10 +5498,10 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
    Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
    place in that list. A shard is a part of the map of blocks. */
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
-   that reads the value may conclude nothing about other words. Layout and code are the same in C
-   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
-   halves. So mli_u64 is aligned to 8 bytes. */
+/* The name of a load or store ends in its memory order. A load or store without a suffix is
+   relaxed: a thread that reads the value may conclude nothing about other words. The words have the
+   same layout and the same code in C and C++. i386 aligns a uint64_t to 4 bytes. If a uint64_t lies
+   across two cache lines, i386 reads it in two halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -5667,8 +5671,8 @@ enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
                            totals of the invocation */
-    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published bytes */
+    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards
+                           members of the row: see mli_row */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -5692,14 +5696,15 @@ enum {
                            wait until it leaves. Locks of buckets have no rank: the thread takes
                            them while it is inside */
     MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
-                           shard. A thread that takes several of these locks takes them by rising
-                           address */
-    MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
-                           and tags, and the index from addresses to rows and records */
+                           shard. A thread that takes several of these locks takes the one at the
+                           lowest address first */
+    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags and stb_ds
+                           tables of all ledgers, and the index from addresses to rows and
+                           records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
                            their own */
-    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
-                           it while it takes the locks of all ledgers */
+    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a thread
+                           that forks holds this lock while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
@@ -5715,16 +5720,19 @@ typedef struct mli_lock {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
-   lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
+   lock. A thread may hold two locks of one rank in three cases: the locks of shards, if it takes
+   the one at the lowest address first; the locks of physical devices, while it holds the cold lock
+   (MLI_RANK_COLD); and any locks, while it holds the registry lock (MLI_RANK_REGISTRY), as in a
+   fork. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
    holds no lock of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Returns 1 if the thread holds the lock. This function and the next four check what other
-   functions require. */
+/* Returns 1 if the thread holds the lock. The function may also return 1 if another thread holds
+   the lock while this thread holds another lock of the same rank. Assertions in other functions
+   call this function and the next four. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
@@ -5902,7 +5910,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* devices that an array finds without a search: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* how many devices dev_of has elements for: 16 types x 128 */
 
 /* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -5947,7 +5955,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
+    mli_u32 state;     /* NEW (no table yet), SHARED, STOPPED (no thread may enter the shard), or
+                          the id of the thread that owns the shard */
     mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
                           begins */
     char *table;
@@ -5991,15 +6000,16 @@ typedef struct mli_phys {
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
-    mli_u64 id;            /* a hash of the identity that the host set; 0: none */
+    mli_u64 id;            /* a hash of the text that memlord_device_id_set gave the physical
+                              device; 0: none */
     uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
                               the page was last read */
     int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
                               device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
-    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for memory
-                              of the machine; 0: never */
+    uint64_t stalled;      /* the time, by mli_now, when the system last reported that tasks wait
+                              for memory of the machine; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -6030,19 +6040,19 @@ struct mli_map_state {
     mli_u32 buckets;       /* number of buckets of all tables together */
     mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
                               block's entry */
-    uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
-                              published */
+    uint16_t type_of[256]; /* the type of each device, by dev; written before other threads can
+                              find the dev */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: the extra work that calls on the ledger have to do */
     mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
-                                 before the dev is published */
+                                 before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
-                          unpublished bytes of so many threads */
+    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6077,8 +6087,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
-                                     published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call
+                                     publishes its cells */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -6100,7 +6110,7 @@ struct mli_devices_state {
 };
 struct mli_memory_state {
     memlord_allocator allocator;
-    size_t ledger;     /* bytes of the ledger, with the states behind it */
+    size_t ledger;     /* bytes of the ledger and of the states that lie behind it */
     mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
     struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
@@ -6123,9 +6133,9 @@ struct memlord {
        them. */
     uint64_t generation; /* a number that no other ledger of the process has */
     uint32_t flags;      /* bits MEMLORD_FLAG_... */
-    int arguments;       /* 1: reports have the program's arguments: MEMLORD_ARGUMENTS */
-    int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
-                            too */
+    int arguments;       /* 1: reports contain the program's arguments: MEMLORD_ARGUMENTS=1 */
+    int debug;           /* set by MEMLORD_DEBUG. 1: calls are logged; 2: calls are logged, and
+                            memlord_destroy calls memlord_verify */
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
                                   `clock` */
@@ -6150,12 +6160,13 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
-    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this: after the program has ended it still
-                              names places, which takes time */
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
+                              runs. Only the interposer (a preloaded MemLord) sets this member,
+                              because the interposer still names places after the program has
+                              ended, and the age of the ledger leaves that time out */
 };
 
-/* What a module does in the life of a ledger. The module fills it in: x.c has a function
+/* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
@@ -6183,7 +6194,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
+/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6194,29 +6205,34 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
 /* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
-   place of the host's. Each slot has its own functions, because such a function has no argument
-   that could tell the table. A thread that hooks a table holds the registry lock. */
+   place of the host's. Each slot has its own functions, because no argument of such a
+   function tells which table the host called it from. A thread that hooks a table holds the
+   registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
-    memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
-                             go on to call them; free_fn NULL: the slot was never used */
-    mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
+    memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
+                             because the host may still have copies of the slot's functions after it
+                             unhooks the table; free_fn NULL: the slot was never used */
+    mli_u64 generation;   /* the generation of the ledger in which the slot's functions record; 0:
+                             they record nothing */
     mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every hook that allocates is recorded */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
-    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
+    MLI_START_DONE  /* mli_process_start has set up the exit key, the fork handlers and the
+                        interposer */
 };
 
 /* The only state outside the ledgers that all threads share. It begins as all zeros, which is
    valid. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
+    mli_lock registry_lock; /* guards the list of ledgers, the hooked tables and the owners of
+                               thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
                                ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
@@ -6246,7 +6262,8 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
+/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides the arguments of
+   the call. */
 typedef struct mli_debug_note {
     uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
@@ -6256,7 +6273,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
+/* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -6288,8 +6305,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
-                                another */
+    uint32_t in_host_alloc;  /* how deep the thread is in calls that make it busy: see
+                                mli_busy_begin; 0: it is not busy */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -6301,8 +6318,8 @@ typedef struct mli_self_state {
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */
-    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
-                                 none */
+    const memlord_site *site; /* the site given to the thread's call on the general path
+                                 (calls/record); NULL: none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
@@ -6315,8 +6332,8 @@ typedef struct mli_self_state {
                                     block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
                                 block is not picked */
-    uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
-                                alloc */
+    uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
+                                counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
                                 last one the thread has picked, so mli_thread.taken_key does not
@@ -6326,7 +6343,8 @@ typedef struct mli_self_state {
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* the memory that the call in progress lacked under the cold lock */
+    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
+                                cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;
@@ -6438,7 +6456,7 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* the names of device types, by type: "cpu" */
+MLI_TABLE(const char mli_type_names[][8]) /* the name of each device type, such as "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -6447,7 +6465,7 @@ typedef struct mli_out {
     size_t cap, used;
     size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
-    int html;        /* 1: mli_put_escaped writes < and & as HTML does */
+    int html;        /* 1: mli_put_escaped writes &lt; for < and &amp; for & */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
@@ -6491,8 +6509,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
    as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
-   a byte with it. */
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
+   U+FFFD for an invalid byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6509,7 +6527,7 @@ MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
    of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
-/* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
+/* Writes a site as "read_tensors loader.c:12". mli_put_escaped writes the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
 /* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
@@ -6788,8 +6806,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
-   the path that is to be written: its end, which tells most. */
+/* If a path has more than o->name_max bytes, writes "..." in place of its beginning, and returns
+   its end, because the end says the most. Otherwise returns the whole path. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -6895,7 +6913,8 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. */
+/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. In JSON, writes a number with three
+   decimals, or null for NaN. */
 static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
     if (!(percent >= 0)) {
         mli_put_str(o, json ? "null" : "unknown");
@@ -7280,7 +7299,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    /* Calls that begin from here on count in the other turn. */
+    /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
     while (lord->log->inside[turn] != own) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
@@ -7304,10 +7323,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
-   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
-   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
-   So no call may rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record under the orphan lock. It drops this
+   lock while it is busy. Otherwise it could wait in the allocator for a lock of the host, while the
+   thread that holds the host's lock waits for the orphan lock. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -7372,7 +7391,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Calls the host's allocator, and counts the bytes that the ledger has from it. */
+/* Calls the ledger's allocator, and counts the bytes that the ledger has from it. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -7380,7 +7399,7 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
-/* Gives memory back to the host's allocator. */
+/* Gives memory back to the ledger's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -7401,8 +7420,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
-                                              requested */
+    uint32_t used, huge;                   /* `used`: number of pages in use; `huge`: 1 if
+                                              huge pages were requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7413,7 +7432,7 @@ static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    /* 25 is MADV_COLLAPSE, since Linux 6.1, which merges the pages that are present now. */
+    /* 25 is MADV_COLLAPSE, since Linux 6.1. It merges the pages that are present now. */
     (void)madvise(ptr, size, 25);
     errno = saved;
 }
@@ -7587,8 +7606,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
-   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
-   if these have none, the first such piece after them. */
+   class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
+   large enough. If none of the 16 is large enough, chooses the first later piece that is. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7808,23 +7827,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
-    uint64_t cap; /* number of pointers in the array, which follows; each points to a chunk of 16
-                     records */
+    uint64_t cap; /* how many pointers follow this struct; each points to a chunk of 16 records,
+                     or is NULL */
 } mli_chunk_array;
-/* Returns the pointer to chunk i. */
+/* Returns the address of the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
 }
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if it was not made yet. Any thread may call this
-   function. */
+/* Returns the record with a number, or NULL if the record's chunk is not made yet. A record that
+   was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
 /* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
-   `grab`. Returns NULL if there is no memory. The release store pairs with the acquire load in
-   mli_vector_at. Requires: the caller is the only one that adds to the vector. */
+   `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a release, which
+   pairs with the acquire load in mli_vector_at. Requires: the caller is the only one that adds to
+   the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -9045,7 +9065,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* bounds the loop where a sandbox refuses to sleep and the clock stands
+    unsigned tries = 0; /* ends the loop if a sandbox lets no thread sleep and the clock stands
                            still */
     do {
         mli_nap(MLI_DRAIN_NS);
@@ -9097,8 +9117,7 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
     if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
-                                                               table, so the function takes few
-                                                               locks there */
+                                                               table; no lock is taken for them */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9131,8 +9150,8 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the size of a table after n, in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
-   From 8 on each size is twice the one three places before. */
+/* Returns the size of table that follows n in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
+   From 8 on, each number is twice the number three places before it. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
@@ -9809,8 +9828,8 @@ static MLI_COLD int mli_look_is_due(memlord *lord) {
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if there is work for it: the published bytes have reached
-   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if the published bytes have reached a bound of a band, if
+   the device's holders (services/snapshots) must be noted again, or if a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
@@ -11074,15 +11093,15 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
-   these count against the limit of the account like charged bytes. The host knows an account or a
-   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
-   member of the record, and tells which id the record has now. May use books/names, books/devices
-   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
-   and only while the account is open. The generation of a record is a part of the id. Closing an
-   account changes the generation, so a later call with the old id finds no record. Locks: the cold
-   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
-   own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold the same number of bytes of an
+   account. Held bytes count against the account's limit like charged bytes. The host knows an
+   account or a ticket by an id. The id leads to the record of the account or ticket. A handle is
+   the first member of the record, and tells which id the record has now. May use books/names,
+   books/devices and books/threads. Invariant: a call reads and changes an account only under the
+   account's lock, and only while the account is open. The generation of a record is a part of the
+   id. Closing an account changes the generation, so a later call with the old id finds no record.
+   Locks: the cold lock (mli_process.cold_lock) guards the list of closed accounts; each account has
+   a lock of its own (MLI_RANK_ACCOUNT). */
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
@@ -11090,8 +11109,8 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
    with different generations, so that a ledger does not take the ticket of another ledger for its
    own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
-                                grows at each change */
+    mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
+                                it is closed; each opening and each closing adds 1 */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
@@ -11427,8 +11446,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
-   another thread may still be charging an account. */
+/* Takes or drops the locks of all accounts, for a fork. mli_map_freeze comes first, so no other
+   thread is inside the map, but another thread may be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -12279,7 +12298,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
    rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
    runs. */
 
-#define MLI_ANOMALIES 64 /* the most entries of the list */
+#define MLI_ANOMALIES 64 /* the list has at most this many entries */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
@@ -12291,11 +12310,12 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
-/* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
-   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
-   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
-   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
+/* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
+   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
+   Allocates memory only for a new entry. `word2` has the numbers of the site and the tag of the
+   block that the mistake concerns, as the word2 of an mli_entry without a side record has them. A
+   `word2` of 0 means that the mistake concerns no block. Requires: the caller holds no lock, except
+   perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12303,7 +12323,8 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
+/* Logs the mistakes that are not logged yet, except refusals, which mli_refuse logs. Requires: the
+   caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
 /* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
    nothing: a later call of the thread logs these mistakes. */
@@ -12321,11 +12342,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
-   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
-   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
-   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
-   lock. */
+   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
+   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
+   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
+   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -12342,9 +12362,10 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
-                                        that of the alloc of its block; NULL if there is no such
-                                        site, or no memory for the copy */
+    const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
+                                        and the alloc site of the block that the mistake
+                                        concerns; NULL if there is no such site, or no memory
+                                        for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
@@ -12352,8 +12373,9 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal by the function was logged; the second
-                                              index is 0 for E_INVALID, 1 for E_DEVICE */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
+                                              public function (MLI_REFUSER_...), the second is 0
+                                              for E_INVALID and 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -14384,11 +14406,11 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` is
-   the word2 of a map entry, or some bits of one. If `bytes` has the bit MLI_EVENT_STACK, `rows` has
-   the row of a stack instead of the row of a site. Stores each word of the event by a release. So a
-   reader that sees one of the words also sees the generation of the sub-buffer, which was stored
-   earlier. */
+/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` has
+   the layout of the word2 of a map entry (books/map.h), and some of its fields may be 0. If `bytes`
+   has the bit MLI_EVENT_STACK, `rows` has the row of a stack instead of the row of a site. Stores
+   each word of the event by a release. So a reader that sees one of the words also sees the
+   generation of the sub-buffer, which was stored earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14402,15 +14424,15 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream. It has the row of `site`, and not the row of
-   the block's site. */
+/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
+   is the block's word2 or, if the block has a side record, the word2 that it would have without one
+   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
 /* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
-   a shard. */
+   a shard (a part of the map). */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
@@ -14435,8 +14457,8 @@ typedef struct mli_ring_reader {
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 /* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. Skips the rest of a
-   sub-buffer that was given out again meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
+   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 /* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
@@ -14799,8 +14821,8 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
-   shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
+   shard is a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
    and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
@@ -14808,9 +14830,10 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
+    mli_u32 calls;    /* counts the calls that found a queue of the type; it may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on, any call looks for a queue to ask */
+    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
+                         ask */
 } mli_pending_queues;
 
 /* A fence is in one of three states. In the first, its block is live, and the fence stands for a
@@ -14830,7 +14853,7 @@ typedef struct mli_queue {
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
     uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
                        asked the first fence, or 0 */
-    uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
+    uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
@@ -14880,8 +14903,9 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
-#define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
+                                 number of calls */
+#define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
                                  has passed */
 
 /* Returns the queues of a device type. */
@@ -14901,8 +14925,9 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. The end of this public call, or of a later one, drops the fences
-   without an asker. Does nothing if f is NULL. May be called inside a shard. */
+   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
+   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
@@ -14917,8 +14942,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
-   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER,
+   puts the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is
+   NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -14940,12 +14966,12 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
-                                         only added */
+    mli_ptr all;                      /* mli_fence_record *: the newest of all records; no record is
+                                         ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* fences that the end of a call drops */
-    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
-                                         not allocate a queue */
+    struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
+    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free
+                                         does not have to allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
@@ -14994,7 +15020,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_leave(lord);
 }
 
-/* Puts a fence on the list of fences that the end of a call drops. */
+/* Puts a fence on the list `to_drop`, whose fences are dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -15898,11 +15924,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
    A dropped alloc is one that the ledger had no room to record. The map has an entry for each
    block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
-   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
-   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
-   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
-   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
-   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   tag, mark (memlord_mark), scope and stream). A block with further facts has a side record, to
+   which its word2 then points. A probe finds an entry in the map. A pending block was freed, and
+   waits for its fences. A dev is the number of a device, and a delta a change of counters. May use
+   books/. Invariant: a call makes the counters of a block before it enters a shard, a part of the
+   map, because a thread inside a shard may not allocate. The counters are the rows of the block's
    device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
    map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
    the fences lock, inside a shard; the cold lock, for a new route. */
@@ -16396,7 +16422,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
     if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
-                    but still exact */
+                    but the counts stay exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16874,8 +16900,8 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
    takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Also returns it if other devices are
-   at this device's own phys. */
+   bytes of the old phys, because these may be for this device. Returns the same if other devices
+   are at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -16906,11 +16932,11 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
    lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
-   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
-   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
-   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
-   bound. */
+/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
+   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
+   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
+   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
+   `out` first, and the sum is a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -16947,14 +16973,14 @@ typedef struct mli_reserve {
     memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
-    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
-                                reserves */
+    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
+                                memlord_reserve */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
-   those that mli_cover names, then cover as many bytes of the request as they can. Returns
-   MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
-   the account does not hold yet are over its limit. */
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
+   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
+   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
+   not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
@@ -16964,7 +16990,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded. */
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
@@ -17053,14 +17079,15 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
-   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
-   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
+   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
+   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
    later allocs from them. There the result is the most bytes that the device can have held since
-   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
-   since. Another is the highest live bytes since, which exceed the published bytes by at most a
-   batch for each thread. The lower bound counts. If the device's pool holds more than the live
-   bytes, the host's figure for the pool counts instead. */
+   the latest sample. The function computes two upper bounds of this number, and returns the smaller
+   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
+   sample, plus the bytes allocated since. The second is the highest published bytes since the
+   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
+   function uses the bytes of the pool instead of these bounds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -17224,13 +17251,14 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
                                                      tries take about 50 ms together, and the thread
                                                      sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
-   Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
-   change keep them out now. Without `again` returns 0 in place of -1. */
+   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
+   the upper bound of the live bytes may be too high while other threads change their cells. If
+   `again` is 0, returns 0 instead of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows, because the live bytes are
-                                               below 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* the next sums cannot overflow, because the live
+                                               bytes are less than 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -17312,10 +17340,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
-   the tickets hold of their accounts. The request's own account does not change, because it holds
-   all bytes of the request already. Requires: the caller has held the phys lock since
-   mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
+   account is not the account of the request, also subtracts the ticket's part from the bytes that
+   its account holds. The request's account already holds all bytes of the request. Requires: the
+   caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -17344,9 +17372,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
-   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
-   they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
+   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
+   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
+   caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -17520,9 +17549,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
    shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. The copy has the site as reports display it now; a site that is
-   known by a return address may have no names yet. Requires: the caller is inside the block's
-   shard, or has paused it, or `e` is a copy without a side record. */
+/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
+   is known by a return address, its names may not have been looked up yet. Requires: the caller is
+   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block that matches a query, while the block's shard is paused.
@@ -17567,7 +17596,7 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
+/* An mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
 /* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
    the number of blocks. */
@@ -17659,8 +17688,8 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
 /* If a shard has more matches than may be copied at once, splits the query into parts and returns
-   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
-   which part the block is in. So each block is listed once, even if the table changes between the
+   1. This happens where small blocks lie close together. The hash of a block's key decides which
+   part the block is in. So each block is listed once, even if the table changes between the
    walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -17668,8 +17697,9 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query, or the current part of the query. If there is
-   too little room, allocates more while the shard is not paused, and tries again. */
+/* Copies the blocks of a shard that match a query. If the query is split into parts, copies only
+   the blocks of the current part. If there is too little room, allocates more while the shard is
+   not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {

@@ -209,14 +209,15 @@ typedef struct memlord_desc {
     uint64_t stack_bytes;        /* mean bytes from one sampled alloc to the next; 1: every alloc is
                                     sampled; 0: 512 KiB */
     memlord_unwinder unwinder;   /* reader of the call stack; 0: the platform's */
-    uint64_t stack_seed;         /* seed of the samples. The same seed picks the same allocs of the
-                                    same threads; 0: each ledger takes another seed */
+    uint64_t stack_seed;         /* seed of the sampling. The same seed picks the same allocs of
+                                    the same threads; 0: a different seed for each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
-           gets a message that says which. E_NOMEM. After an error *out is NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
+           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
+           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
+           NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)

@@ -46,11 +46,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* Gives the site of the caller, for a function that wraps an allocator: memlord_site_at of the
-   return address of the function that the macro stands in. This site has no line. To have the file
-   and line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without
-   an argument the ledger is memlord_global(). A function that the compiler inlines has no call of
-   its own, so mark it noinline. The macro is for gcc and clang only. */
+/* Gives the site of the caller, for a function that wraps an allocator. The macro passes the
+   return address of that function to memlord_site_at. This site has no line. To have the file and
+   line, make the wrapper a macro that passes MEMLORD_SITE(). The argument is a ledger; without an
+   argument the ledger is memlord_global(). Mark the function noinline, because an inlined function
+   has no return address of its own. The macro is for gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -148,9 +148,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 
 /* Makes the compiler refuse a jump past a guard. In C, gcc lets a case label or a goto jump past a
-   variable with a cleanup, and the cleanup then reads memory that is no guard. But gcc refuses a
-   jump past a type of variable size. C++ and clang refuse the jump past the cleanup by
-   themselves. */
+   variable with a cleanup, and the cleanup then reads memory that is no guard. gcc does refuse a
+   jump past a pointer to an array of variable size, so the macro declares one. C++ and clang refuse
+   the jump past a guard by themselves. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)

@@ -46,20 +46,21 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    renames it, and does not wait for the disk. %p in the path is the process id, %% a percent sign.
    An existing regular file is replaced. A symbolic link, FIFO, device or directory is refused. The
    path "-" is descriptor 1. The report goes there by write(2), so what stdio still buffers comes
-   later, and SIGPIPE is held back.
-   Errors: E_INVALID for a bad path, which is logged; E_IO if the file cannot be written whole, also
-           if descriptor 1 is closed, or on Windows if another thread or program has the file open;
-           E_UNSUPPORTED as memlord_write, also for a binary format to a terminal, which is logged;
-           E_NOMEM. */
+   later. A pipe without a reader gives E_IO, and raises no SIGPIPE.
+   Errors: E_INVALID if the path is NULL, empty or too long; E_IO if the file cannot be written
+           whole, also if descriptor 1 is closed, or on Windows if another thread or program has the
+           file open; E_UNSUPPORTED as memlord_write, and if the format is binary and descriptor 1
+           is a terminal; E_NOMEM. All of these but E_NOMEM are logged. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
    them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
-   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
-   digits and _. It also leaves out a label with the name of an earlier label or of one of MemLord's
-   own labels (device, tag, scope, rest, site, from, to, version), and all labels beyond 1000 bytes.
-   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
+   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value. The name must have
+   only letters, digits and _, and begin with neither a digit nor __. PROMETHEUS also leaves out a
+   label with the name of an earlier label or of one of MemLord's own labels (device, tag, scope,
+   rest, site, from, to, version), and a label that would make the labels longer than 1000 bytes.
+   Errors: E_NOMEM, also if the ledger would keep more than MEMLORD_MAX_STRINGS bytes of strings. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
@@ -95,14 +96,15 @@ MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
-   handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
-   many calls ask before the report is written, it is one report. Whichever of these comes first
-   writes it:
+   handler of SIGUSR1 may call it. The report is JSON, or has the format of memlord_save_at_exit if
+   that was called. Several requests before the report is written give one report. The first of
+   these events writes it:
    - the next call that begins, ends, moves, resizes, describes or retags a block, changes an arena,
-     adds or removes a part, begins a mark, resets, charges an account, reserves, sets a plan or a
-     pool, begins or ends a scope, takes a checkpoint, polls or retires. A call that retains a
-     block, or releases a view, does not. With MEMLORD_FLAG_DEFER only memlord_gc_poll,
-     memlord_retire and memlord_alloc_retry do;
+     adds or removes a part, begins a mark (memlord_mark), resets the ledger, charges an account,
+     reserves, plans the bytes of a tag, sets a pool, begins or ends a scope, drops a context, takes
+     a checkpoint, counts a failed alloc, polls or retires. A call that retains a block, or releases
+     a view, writes no report. With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and
+     memlord_alloc_retry write it;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -154,8 +156,8 @@ enum {
 };
 
 /* Puts functions of MemLord in place of those in the host's table. They call the host's functions,
-   and record on the cpu. A block's site is the caller of its function, so if a wrapper of the
-   host's calls the table, all its blocks have the wrapper as their site. `which` selects the
+   and record on the cpu. A block's site is the code that called MemLord's function. If that code
+   is a wrapper in the host, all blocks from the wrapper have the same site. `which` selects the
    functions whose blocks are recorded, such as MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
@@ -174,10 +176,10 @@ enum {
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay on
-   the books. MemLord's functions may still be called through copies of the table. They then call
-   the host's functions, and record nothing until a table with the same functions is hooked in that
-   slot again.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Live blocks stay in
+   the ledger. MemLord's functions may still be called through copies of the table. They then call
+   the host's functions. They record nothing until a table with the same host functions takes the
+   slot again (see memlord_hooks_install).
    Requires: as memlord_hooks_install.
    Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */

@@ -44,11 +44,12 @@ typedef struct memlord_other {
 
 #define MEMLORD_OTHERS 8
 
-/* The capacity of a device. `context` is what the driver itself holds for this process: its
-   context, modules, stacks. The bytes of `context` are a part of `process`, if that is known, and
+/* The capacity of a device. `context` is what the driver itself holds for this process, such as
+   modules and stacks. The bytes of `context` are a part of `process`, if that is known, and
    are not among the live bytes. Reports show them, and subtract them from the unaccounted bytes.
    `others` are the processes besides this one that hold most, the largest first; a pid of 0 ends
-   the list. memlord_explain and reports show them, with their names where Linux tells those. */
+   the list. memlord_explain and reports show these processes, with their names if Linux gives the
+   names. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes of the device; bytes that all processes use */
     uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
@@ -117,8 +118,8 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes with
-   it. It takes a sample if no capacity is known.
+/* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
+   too. The call takes a sample if no capacity is known.
    Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
@@ -140,8 +141,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the fewest bytes that a device has to spare. *short_by is 0 if
-   the result is -1. */
+   bytes, *short_by is -n, where n is the smallest number of bytes that a device would have left.
+   *short_by is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -156,7 +157,7 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
    an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
    most once a second.
-   Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
+   Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -171,12 +172,12 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Further bytes count in full, unless the alloc names a ticket. A thread may hold
-   any number of tickets for other threads to name.
+   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
-   If it gave back something, reserve again. Or use memlord_alloc_retry, or wait until the host has
-   freed something.
+   If that call gave back something, reserve again. Or use memlord_alloc_retry, or wait until the
+   host has freed something.
    Errors: E_LIMIT if the bytes would exceed the limit of the device, the limit of the account that
            this thread uses there, or 2^62 in all. At most once a second this is logged as a
            warning, with the line of memlord_explain or the name of the account. E_INVALID if bytes
@@ -227,15 +228,15 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Uses an account for this thread. What the thread allocates on the account's device from now on,
-   also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
-   whichever thread. Do not charge the same bytes by memlord_account_charge.
+   also by memlord_alloc_with, is charged to the account. The charge ends with the block,
+   whichever thread frees it. Do not charge the same bytes by memlord_account_charge.
    These allocs are recorded even if they exceed the account's limit; `refused` then counts them.
    memlord_reserve and memlord_alloc_retry obey the limit: a request for more than is left returns
    E_LIMIT, as a request over the device's limit does. A ticket also holds bytes of the account,
    until an alloc uses these up or the ticket is committed. A thread uses one account at a time,
    until the next call of this function or the end of the thread. The account 0 means no account.
-   A resized block is charged its new bytes. A move to another device ends the charge; the block on
-   the new device is charged as an alloc there is. Arenas are not charged.
+   A resized block is charged its new bytes. A move to another device ends the charge. On the
+   new device the block is charged like an alloc of this thread. Arenas are not charged.
    Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread uses the same
            account as before.
    Cost:   an alloc that is charged takes some tens of ns more, and its block 250 bytes more. */
@@ -275,7 +276,7 @@ typedef struct memlord_alloc_opts {
    account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
-   Cost:   the general path, some tens of ns. */
+   Cost:   some tens of ns more than memlord_alloc. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
@@ -553,8 +554,8 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
    identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
-   built-in identity: the cgroup with the lowest memory limit, or the machine, as
-   memlord_pressure_open finds it. NULL or "" takes off what the host has set.
+   built-in identity, which memlord_pressure_open finds: that of the cgroup with the lowest memory
+   limit or, if no limit is set, that of the machine. NULL or "" takes off what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -634,9 +635,9 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    scope: its blocks remember the scope, and scopes that it begins are inside.
    The work of all threads is one invocation. The invocation ends when the last thread has left the
    scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
-   last end. Its peak is the highest sum over all threads. The peak is never too high, too low by at
-   most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes around the
-   exported one do not include what other threads did.
+   last end. Its peak is the highest sum over all threads. The peak is never too high. It may be too
+   low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The scopes around
+   the exported one do not include what other threads did.
    Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
    the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
    A thread that has adopted the token stays in the scope until it returns the token, even after the
@@ -722,8 +723,8 @@ typedef struct memlord_context {
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
-           E_NOMEM if the first swap cannot allocate the record of the context, or the thread has no
-           record. After an error nothing is swapped.
+           E_NOMEM if there is no memory for the ledger's record of the context or of the thread.
+           After an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
@@ -777,7 +778,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block ends */                                          \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* the destination of a move begins */                      \
+    X(MOVE, "move")               /* a move begins a block at its destination */              \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \

@@ -4,8 +4,8 @@
 
 /* -- ledgers that may have ended -- */
 
-/* Returns the generation of a ledger: a number that no other ledger of the process has, before or
-   after. It is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
+/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It
+   is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
    pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
@@ -56,10 +56,10 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
 /* Ends a guard. Afterwards as many tags, or scopes, are open in this context as before the guard
    began. So the call also ends the tags or scopes that were begun since and not ended, and leaves
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
-   next outer guard ends the tag or scope of that guard, too. A second end does nothing. In another
-   context than the guard began in (that of another thread, or of another fibre) the call ends
-   nothing, and dropped_sites of the sum of all devices counts the call. The first such call is
-   logged. */
+   next outer guard ends the tag or scope of that guard, too. A second end does nothing. If the
+   current context is not the one that the guard began in (the thread or the fibre is another), the
+   call ends nothing. In the sum of all devices, dropped_sites counts such calls. The first of them
+   is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -94,8 +94,8 @@ MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site 
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
    that block as an implicit free. MAP_FIXED over a later part of a block makes the pages of that
-   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the file
-   with the implementation, so define _FILE_OFFSET_BITS in that file, too. */
+   part count twice. The call fails with EOVERFLOW if the offset does not fit the off_t of the
+   source file with the implementation, so define _FILE_OFFSET_BITS in that source file, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on

@@ -9,10 +9,10 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: a thread
-   that reads the value may conclude nothing about other words. Layout and code are the same in C
-   and C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
-   halves. So mli_u64 is aligned to 8 bytes. */
+/* The name of a load or store ends in its memory order. A load or store without a suffix is
+   relaxed: a thread that reads the value may conclude nothing about other words. The words have the
+   same layout and the same code in C and C++. i386 aligns a uint64_t to 4 bytes. If a uint64_t lies
+   across two cache lines, i386 reads it in two halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -182,8 +182,8 @@ enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
                            totals of the invocation */
-    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards the
-                           row's published bytes */
+    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards
+                           members of the row: see mli_row */
     MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
                            of their own share */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
@@ -207,14 +207,15 @@ enum {
                            wait until it leaves. Locks of buckets have no rank: the thread takes
                            them while it is inside */
     MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
-                           shard. A thread that takes several of these locks takes them by rising
-                           address */
-    MLI_RANK_COLD,      /* one for the process; guards the tables of stb_ds, names, devices, sites
-                           and tags, and the index from addresses to rows and records */
+                           shard. A thread that takes several of these locks takes the one at the
+                           lowest address first */
+    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags and stb_ds
+                           tables of all ledgers, and the index from addresses to rows and
+                           records */
     MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
                            their own */
-    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a fork holds
-                           it while it takes the locks of all ledgers */
+    MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a thread
+                           that forks holds this lock while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
@@ -230,16 +231,19 @@ typedef struct mli_lock {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
-   lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
+   lock. A thread may hold two locks of one rank in three cases: the locks of shards, if it takes
+   the one at the lowest address first; the locks of physical devices, while it holds the cold lock
+   (MLI_RANK_COLD); and any locks, while it holds the registry lock (MLI_RANK_REGISTRY), as in a
+   fork. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
    holds no lock of an inner rank. The thread may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Returns 1 if the thread holds the lock. This function and the next four check what other
-   functions require. */
+/* Returns 1 if the thread holds the lock. The function may also return 1 if another thread holds
+   the lock while this thread holds another lock of the same rank. Assertions in other functions
+   call this function and the next four. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);

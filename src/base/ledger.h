@@ -24,7 +24,7 @@
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* devices that an array finds without a search: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* how many devices dev_of has elements for: 16 types x 128 */
 
 /* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -69,7 +69,8 @@ typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_ar
 
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
+    mli_u32 state;     /* NEW (no table yet), SHARED, STOPPED (no thread may enter the shard), or
+                          the id of the thread that owns the shard */
     mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
                           begins */
     char *table;
@@ -113,15 +114,16 @@ typedef struct mli_phys {
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
-    mli_u64 id;            /* a hash of the identity that the host set; 0: none */
+    mli_u64 id;            /* a hash of the text that memlord_device_id_set gave the physical
+                              device; 0: none */
     uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
                               the page was last read */
     int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
                               device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
-    uint64_t stalled;      /* the time of mli_now at which tasks were last seen to wait for memory
-                              of the machine; 0: never */
+    uint64_t stalled;      /* the time, by mli_now, when the system last reported that tasks wait
+                              for memory of the machine; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -152,19 +154,19 @@ struct mli_map_state {
     mli_u32 buckets;       /* number of buckets of all tables together */
     mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
                               block's entry */
-    uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
-                              published */
+    uint16_t type_of[256]; /* the type of each device, by dev; written before other threads can
+                              find the dev */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* bits MLI_HOOK_...: what every call of the ledger has to do besides */
+    mli_u32 hooks;     /* bits MLI_HOOK_...: the extra work that calls on the ledger have to do */
     mli_u32 alert;     /* bits MLI_ALERT_...: the work for the end of a call */
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
-                                 before the dev is published */
+                                 before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* a number of threads; the margins of bands (services/bands.h) allow for the
-                          unpublished bytes of so many threads */
+    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
+                          (services/bands.h) allow for */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -199,8 +201,8 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call is
-                                     published */
+    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call
+                                     publishes its cells */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
@@ -222,7 +224,7 @@ struct mli_devices_state {
 };
 struct mli_memory_state {
     memlord_allocator allocator;
-    size_t ledger;     /* bytes of the ledger, with the states behind it */
+    size_t ledger;     /* bytes of the ledger and of the states that lie behind it */
     mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
     struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
@@ -245,9 +247,9 @@ struct memlord {
        them. */
     uint64_t generation; /* a number that no other ledger of the process has */
     uint32_t flags;      /* bits MEMLORD_FLAG_... */
-    int arguments;       /* 1: reports have the program's arguments: MEMLORD_ARGUMENTS */
-    int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
-                            too */
+    int arguments;       /* 1: reports contain the program's arguments: MEMLORD_ARGUMENTS=1 */
+    int debug;           /* set by MEMLORD_DEBUG. 1: calls are logged; 2: calls are logged, and
+                            memlord_destroy calls memlord_verify */
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
                                   `clock` */
@@ -272,12 +274,13 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
-    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: it goes on.
-                              Only an interposer sets this: after the program has ended it still
-                              names places, which takes time */
+    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
+                              runs. Only the interposer (a preloaded MemLord) sets this member,
+                              because the interposer still names places after the program has
+                              ended, and the age of the ledger leaves that time out */
 };
 
-/* What a module does in the life of a ledger. The module fills it in: x.c has a function
+/* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
@@ -305,7 +308,7 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns or, if the program has ended, its age at that end. */
+/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -316,29 +319,34 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
 /* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
-   place of the host's. Each slot has its own functions, because such a function has no argument
-   that could tell the table. A thread that hooks a table holds the registry lock. */
+   place of the host's. Each slot has its own functions, because no argument of such a
+   function tells which table the host called it from. A thread that hooks a table holds the
+   registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
-    memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
-                             go on to call them; free_fn NULL: the slot was never used */
-    mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
+    memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
+                             because the host may still have copies of the slot's functions after it
+                             unhooks the table; free_fn NULL: the slot was never used */
+    mli_u64 generation;   /* the generation of the ledger in which the slot's functions record; 0:
+                             they record nothing */
     mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every hook that allocates is recorded */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
-    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
+    MLI_START_DONE  /* mli_process_start has set up the exit key, the fork handlers and the
+                        interposer */
 };
 
 /* The only state outside the ledgers that all threads share. It begins as all zeros, which is
    valid. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
+    mli_lock registry_lock; /* guards the list of ledgers, the hooked tables and the owners of
+                               thread records */
     mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
                                ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
@@ -368,7 +376,8 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
+/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides the arguments of
+   the call. */
 typedef struct mli_debug_note {
     uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
@@ -378,7 +387,7 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* In which calls of a logger the thread is. All are calls of the logger of one ledger. */
+/* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
     uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
@@ -410,8 +419,8 @@ typedef struct mli_self_state {
     uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
                                 when the thread ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* how many calls of a ledger's allocator the thread is in, one inside
-                                another */
+    uint32_t in_host_alloc;  /* how deep the thread is in calls that make it busy: see
+                                mli_busy_begin; 0: it is not busy */
     uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
@@ -423,8 +432,8 @@ typedef struct mli_self_state {
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
                                 unwinder */
-    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
-                                 none */
+    const memlord_site *site; /* the site given to the thread's call on the general path
+                                 (calls/record); NULL: none */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
@@ -437,8 +446,8 @@ typedef struct mli_self_state {
                                     block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
                                 block is not picked */
-    uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
-                                alloc */
+    uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
+                                counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
     uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
                                 last one the thread has picked, so mli_thread.taken_key does not
@@ -448,7 +457,8 @@ typedef struct mli_self_state {
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* the memory that the call in progress lacked under the cold lock */
+    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
+                                cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;

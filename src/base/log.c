@@ -192,7 +192,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    /* Calls that begin from here on count in the other turn. */
+    /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
     while (lord->log->inside[turn] != own) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);

@@ -39,7 +39,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Calls the host's allocator, and counts the bytes that the ledger has from it. */
+/* Calls the ledger's allocator, and counts the bytes that the ledger has from it. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -47,7 +47,7 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
-/* Gives memory back to the host's allocator. */
+/* Gives memory back to the ledger's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -68,8 +68,8 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* number of pages in use; 1: huge pages were
-                                              requested */
+    uint32_t used, huge;                   /* `used`: number of pages in use; `huge`: 1 if
+                                              huge pages were requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -80,7 +80,7 @@ static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    /* 25 is MADV_COLLAPSE, since Linux 6.1, which merges the pages that are present now. */
+    /* 25 is MADV_COLLAPSE, since Linux 6.1. It merges the pages that are present now. */
     (void)madvise(ptr, size, 25);
     errno = saved;
 }
@@ -254,8 +254,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
-   class that has such pieces. Returns the smallest such piece among the first 16 of the class or,
-   if these have none, the first such piece after them. */
+   class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
+   large enough. If none of the 16 is large enough, chooses the first later piece that is. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;

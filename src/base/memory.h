@@ -15,10 +15,10 @@
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy:
    mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   A thread without a record of its own uses the orphan record, and holds the orphan lock meanwhile.
-   It drops this lock while it is busy. Otherwise two threads could wait for each other: the
-   allocator for a lock of the host, and the thread that holds the host's lock for the orphan lock.
-   So no call may rely on state in the orphan record across an allocation. */
+   A thread without a record of its own uses the orphan record under the orphan lock. It drops this
+   lock while it is busy. Otherwise it could wait in the allocator for a lock of the host, while the
+   thread that holds the host's lock waits for the orphan lock. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 

@@ -244,8 +244,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* If a path has more than o->name_max bytes, writes "..." for its beginning. Returns the part of
-   the path that is to be written: its end, which tells most. */
+/* If a path has more than o->name_max bytes, writes "..." in place of its beginning, and returns
+   its end, because the end says the most. Otherwise returns the whole path. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -351,7 +351,8 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. */
+/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. In JSON, writes a number with three
+   decimals, or null for NaN. */
 static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
     if (!(percent >= 0)) {
         mli_put_str(o, json ? "null" : "unknown");

@@ -10,7 +10,7 @@
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* the names of device types, by type: "cpu" */
+MLI_TABLE(const char mli_type_names[][8]) /* the name of each device type, such as "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -19,7 +19,7 @@ typedef struct mli_out {
     size_t cap, used;
     size_t total;    /* bytes that were written so far, including those that were cut */
     size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
-    int html;        /* 1: mli_put_escaped writes < and & as HTML does */
+    int html;        /* 1: mli_put_escaped writes &lt; for < and &amp; for & */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
@@ -63,8 +63,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
    as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte marks
-   a byte with it. */
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
+   U+FFFD for an invalid byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -81,7 +81,7 @@ MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
    of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
-/* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
+/* Writes a site as "read_tensors loader.c:12". mli_put_escaped writes the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
 /* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */

@@ -239,8 +239,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts, for a fork. A fork has stopped the map of blocks, but
-   another thread may still be charging an account. */
+/* Takes or drops the locks of all accounts, for a fork. mli_map_freeze comes first, so no other
+   thread is inside the map, but another thread may be charging an account. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);

@@ -1,14 +1,14 @@
 /* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
    account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. It may also hold as many bytes of an account:
-   these count against the limit of the account like charged bytes. The host knows an account or a
-   ticket by an id. The id leads to the record of the account or ticket. A handle is the first
-   member of the record, and tells which id the record has now. May use books/names, books/devices
-   and books/threads. Invariant: a call reads and changes an account only under the account's lock,
-   and only while the account is open. The generation of a record is a part of the id. Closing an
-   account changes the generation, so a later call with the old id finds no record. Locks: the cold
-   lock (mli_process.cold_lock) guards the list of closed accounts; each account has a lock of its
-   own (MLI_RANK_ACCOUNT). */
+   limit. A ticket reserves bytes for later allocs. It may also hold the same number of bytes of an
+   account. Held bytes count against the account's limit like charged bytes. The host knows an
+   account or a ticket by an id. The id leads to the record of the account or ticket. A handle is
+   the first member of the record, and tells which id the record has now. May use books/names,
+   books/devices and books/threads. Invariant: a call reads and changes an account only under the
+   account's lock, and only while the account is open. The generation of a record is a part of the
+   id. Closing an account changes the generation, so a later call with the old id finds no record.
+   Locks: the cold lock (mli_process.cold_lock) guards the list of closed accounts; each account has
+   a lock of its own (MLI_RANK_ACCOUNT). */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"
@@ -24,8 +24,8 @@
    with different generations, so that a ledger does not take the ticket of another ledger for its
    own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd while the ticket or account is open, even while it is closed;
-                                grows at each change */
+    mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
+                                it is closed; each opening and each closing adds 1 */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;

@@ -14,9 +14,10 @@ typedef struct mli_anomaly {
                                   `born` */
     const memlord_site *given; /* the host's pointer to the site; it is compared but never
                                   followed */
-    const memlord_site *site, *born; /* the ledger's copies of two sites: that of the mistake, and
-                                        that of the alloc of its block; NULL if there is no such
-                                        site, or no memory for the copy */
+    const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
+                                        and the alloc site of the block that the mistake
+                                        concerns; NULL if there is no such site, or no memory
+                                        for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
@@ -24,8 +25,9 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal by the function was logged; the second
-                                              index is 0 for E_INVALID, 1 for E_DEVICE */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
+                                              public function (MLI_REFUSER_...), the second is 0
+                                              for E_INVALID and 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {

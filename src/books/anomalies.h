@@ -12,7 +12,7 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-#define MLI_ANOMALIES 64 /* the most entries of the list */
+#define MLI_ANOMALIES 64 /* the list has at most this many entries */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
@@ -24,11 +24,12 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
-/* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
-   Returns 1 if it added the mistake. Allocates memory only for a new mistake. `word2` has the
-   numbers of the site and the tag of the block that the mistake concerns, as the word2 of an
-   mli_entry without a side record has them. A `word2` of 0 means that the mistake concerns no
-   block. Requires: the caller holds no lock, except perhaps the orphan lock (mli_threads_state). */
+/* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
+   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
+   Allocates memory only for a new entry. `word2` has the numbers of the site and the tag of the
+   block that the mistake concerns, as the word2 of an mli_entry without a side record has them. A
+   `word2` of 0 means that the mistake concerns no block. Requires: the caller holds no lock, except
+   perhaps the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -36,7 +37,8 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
+/* Logs the mistakes that are not logged yet, except refusals, which mli_refuse logs. Requires: the
+   caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
 /* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
    nothing: a later call of the thread logs these mistakes. */
@@ -54,11 +56,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
 /* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
    MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if no call was refused at `site` before, or if the public function
-   (`refuser`, MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a
-   call that the logger makes. If the ledger's own allocator makes the call, only returns r. `fault`
-   says what is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no
-   lock. */
+   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
+   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
+   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
+   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);

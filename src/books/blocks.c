@@ -291,7 +291,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
     if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
-                    but still exact */
+                    but the counts stay exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,

@@ -1,11 +1,11 @@
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
    A dropped alloc is one that the ledger had no room to record. The map has an entry for each
    block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
-   tag, mark, scope and stream). A block with further facts has a side record, to which its word2
-   then points. A probe finds an entry in the map. A pending block was freed, and waits for its
-   fences. A dev is the number of a device, and a delta a change of counters. May use books/.
-   Invariant: a call makes the counters of a block before it enters a shard, a part of the map,
-   because a thread inside a shard may not allocate. The counters are the rows of the block's
+   tag, mark (memlord_mark), scope and stream). A block with further facts has a side record, to
+   which its word2 then points. A probe finds an entry in the map. A pending block was freed, and
+   waits for its fences. A dev is the number of a device, and a delta a change of counters. May use
+   books/. Invariant: a call makes the counters of a block before it enters a shard, a part of the
+   map, because a thread inside a shard may not allocate. The counters are the rows of the block's
    device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
    map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
    the fences lock, inside a shard; the cold lock, for a new route. */

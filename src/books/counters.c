@@ -104,8 +104,8 @@ static MLI_COLD int mli_look_is_due(memlord *lord) {
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
     return lord->clock.fn || mli_now() >= due;
 }
-/* Requests a check at the end of the call if there is work for it: the published bytes have reached
-   a bound of a band, the device's holders are to be noted again, or a snapshot may be due. */
+/* Requests a check at the end of the call if the published bytes have reached a bound of a band, if
+   the device's holders (services/snapshots) must be noted again, or if a snapshot may be due. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||

@@ -76,11 +76,11 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` is
-   the word2 of a map entry, or some bits of one. If `bytes` has the bit MLI_EVENT_STACK, `rows` has
-   the row of a stack instead of the row of a site. Stores each word of the event by a release. So a
-   reader that sees one of the words also sees the generation of the sub-buffer, which was stored
-   earlier. */
+/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` has
+   the layout of the word2 of a map entry (books/map.h), and some of its fields may be 0. If `bytes`
+   has the bit MLI_EVENT_STACK, `rows` has the row of a stack instead of the row of a site. Stores
+   each word of the event by a release. So a reader that sees one of the words also sees the
+   generation of the sub-buffer, which was stored earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -94,15 +94,15 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream. It has the row of `site`, and not the row of
-   the block's site. */
+/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
+   is the block's word2 or, if the block has a side record, the word2 that it would have without one
+   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
 /* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
-   a shard. */
+   a shard (a part of the map). */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
@@ -127,8 +127,8 @@ typedef struct mli_ring_reader {
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 /* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. Skips the rest of a
-   sub-buffer that was given out again meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
+   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 /* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */

@@ -7,12 +7,12 @@
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
-                                         only added */
+    mli_ptr all;                      /* mli_fence_record *: the newest of all records; no record is
+                                         ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* fences that the end of a call drops */
-    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
-                                         not allocate a queue */
+    struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
+    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free
+                                         does not have to allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
@@ -61,7 +61,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_leave(lord);
 }
 
-/* Puts a fence on the list of fences that the end of a call drops. */
+/* Puts a fence on the list `to_drop`, whose fences are dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));

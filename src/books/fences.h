@@ -1,8 +1,8 @@
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device, and a
-   shard a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
+   shard is a part of the map of blocks. May use base/memory, books/devices and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
    and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
@@ -17,9 +17,10 @@
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* counts the calls that found queues of the type; it may miss some of them */
+    mli_u32 calls;    /* counts the calls that found a queue of the type; it may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on, any call looks for a queue to ask */
+    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
+                         ask */
 } mli_pending_queues;
 
 /* A fence is in one of three states. In the first, its block is live, and the fence stands for a
@@ -39,7 +40,7 @@ typedef struct mli_queue {
     uint64_t id;    /* memlord_fence.queue, which these fences have in common */
     uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
                        asked the first fence, or 0 */
-    uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
+    uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
                        done" */
@@ -89,8 +90,9 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
-#define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
+                                 number of calls */
+#define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
                                  has passed */
 
 /* Returns the queues of a device type. */
@@ -110,8 +112,9 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. The end of this public call, or of a later one, drops the fences
-   without an asker. Does nothing if f is NULL. May be called inside a shard. */
+   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
+   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
 /* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
@@ -126,8 +129,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, the
-   end of a call drops the fence instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER,
+   puts the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is
+   NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL

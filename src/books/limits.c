@@ -68,14 +68,15 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Sets *held to the bytes that a device holds now, and returns the bytes of the device that count
-   as used at its physical device. On a device other than the cpu the two are equal. On the cpu
-   frees do not lower the result, because the host's allocator may keep the freed bytes and serve
+/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
+   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
+   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
    later allocs from them. There the result is the most bytes that the device can have held since
-   the latest sample. One bound is what the device held at the sample, plus the bytes allocated
-   since. Another is the highest live bytes since, which exceed the published bytes by at most a
-   batch for each thread. The lower bound counts. If the device's pool holds more than the live
-   bytes, the host's figure for the pool counts instead. */
+   the latest sample. The function computes two upper bounds of this number, and returns the smaller
+   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
+   sample, plus the bytes allocated since. The second is the highest published bytes since the
+   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
+   function uses the bytes of the pool instead of these bounds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -240,13 +241,14 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
                                                      tries take about 50 ms together, and the thread
                                                      sleeps for most of it */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
-   Returns -1 if they may fit at the next try, because only bytes in flight or another thread's
-   change keep them out now. Without `again` returns 0 in place of -1. */
+   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
+   the upper bound of the live bytes may be too high while other threads change their cells. If
+   `again` is 0, returns 0 instead of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows, because the live bytes are
-                                               below 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* the next sums cannot overflow, because the live
+                                               bytes are less than 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -328,10 +330,10 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets, and from what
-   the tickets hold of their accounts. The request's own account does not change, because it holds
-   all bytes of the request already. Requires: the caller has held the phys lock since
-   mli_cover_plan. */
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
+   account is not the account of the request, also subtracts the ticket's part from the bytes that
+   its account holds. The request's account already holds all bytes of the request. Requires: the
+   caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -360,9 +362,10 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves what a request lacks: at the physical device the bytes that no ticket covers, and in the
-   account the bytes that no covering ticket holds there. Returns 1 if it has reserved them, 0 if
-   they do not fit, and -1 if the caller should try again. */
+/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
+   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
+   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
+   caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);

@@ -57,8 +57,8 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
    takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Also returns it if other devices are
-   at this device's own phys. */
+   bytes of the old phys, because these may be for this device. Returns the same if other devices
+   are at this device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -89,11 +89,11 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
    lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Returns the bytes that all threads have allocated on a device or, without `allocated`, have freed
-   there. A cell has the bytes freed in `out`, and the bytes allocated as the sum of `level` and
-   `out`. A call writes `out` before `level`. With `high` the function loads `out` after `level`, so
-   that the sum is an upper bound. Without `high` it loads `out` first, and the sum is a lower
-   bound. */
+/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
+   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
+   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
+   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
+   `out` first, and the sum is a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
@@ -130,14 +130,14 @@ typedef struct mli_reserve {
     memlord_account account; /* the account where the bytes count as held; 0: none */
     memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
                                 of its thread may */
-    mli_cover *cover;        /* gets what tickets cover of a request; NULL if the host only
-                                reserves */
+    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
+                                memlord_reserve */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Other tickets,
-   those that mli_cover names, then cover as many bytes of the request as they can. Returns
-   MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
-   the account does not hold yet are over its limit. */
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
+   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
+   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
+   not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
@@ -147,7 +147,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes that an alloc may draw from tickets. They are in flight while the alloc is recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded. */
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;

@@ -94,8 +94,8 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
 /* If a shard has more matches than may be copied at once, splits the query into parts and returns
-   1. A shard has so many where small blocks lie close together. The hash of a block's key decides
-   which part the block is in. So each block is listed once, even if the table changes between the
+   1. This happens where small blocks lie close together. The hash of a block's key decides which
+   part the block is in. So each block is listed once, even if the table changes between the
    walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -103,8 +103,9 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query, or the current part of the query. If there is
-   too little room, allocates more while the shard is not paused, and tries again. */
+/* Copies the blocks of a shard that match a query. If the query is split into parts, copies only
+   the blocks of the current part. If there is too little room, allocates more while the shard is
+   not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {

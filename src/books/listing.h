@@ -9,9 +9,9 @@
 #include "os/compiler.h"
 #include "books/map.h"
 
-/* Copies a block for the host. The copy has the site as reports display it now; a site that is
-   known by a return address may have no names yet. Requires: the caller is inside the block's
-   shard, or has paused it, or `e` is a copy without a side record. */
+/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
+   is known by a return address, its names may not have been looked up yet. Requires: the caller is
+   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* A function that is called for each block that matches a query, while the block's shard is paused.
@@ -56,7 +56,7 @@ typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* A mli_visit_fn that keeps a block if it is one of the k largest so far. */
+/* An mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
 /* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
    the number of blocks. */

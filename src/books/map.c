@@ -42,7 +42,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* bounds the loop where a sandbox refuses to sleep and the clock stands
+    unsigned tries = 0; /* ends the loop if a sandbox lets no thread sleep and the clock stands
                            still */
     do {
         mli_nap(MLI_DRAIN_NS);
@@ -94,8 +94,7 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
     if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
-                                                               table, so the function takes few
-                                                               locks there */
+                                                               table; no lock is taken for them */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -128,8 +127,8 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the size of a table after n, in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
-   From 8 on each size is twice the one three places before. */
+/* Returns the size of table that follows n in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
+   From 8 on, each number is twice the number three places before it. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
