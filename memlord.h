@@ -810,16 +810,16 @@ typedef struct memlord_unwinder {
 } memlord_unwinder;
 
 enum {
-    MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
-    MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
+    MEMLORD_FLAG_NO_STRATEGY = 1, /* no strategy is in force until memlord_strategy_set */
+    MEMLORD_FLAG_SITES = 2,       /* counting per site is on from the start */
     MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
-    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
-                                             memlord_snapshots_start */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* the host's calls take snapshots, and no thread of the
+                                             ledger does: see memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
@@ -831,8 +831,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
-                                    0: 65536 */
+    uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
+                                    a peak; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -888,11 +888,12 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything, with the locks of the ledger held. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
-/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
-   its end, and a block is the record of a live storage. A view is a further reference to a storage.
-   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
-   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+/* The first groups of functions below record storages. A storage is one real allocation. It is live
+   from its alloc to its end, and a block is the record of a live storage. A view is a further
+   reference to a storage. A freed storage is pending while its device still uses it. A site is a
+   place in the source, a tag names the purpose of bytes, and a mistake is a call that the host
+   should not have made. A selector (`sel`) is one device, all devices of a type, or all devices.
+   >>concepts has all such words. */
 
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
@@ -940,9 +941,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
-   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
-   each realloc.
+   uses (memlord_block_use) and mark (memlord_mark). With old_storage 0 the call records an alloc.
+   If the old storage is not live, unknown_frees counts the call, and the new storage begins.
+   `reallocs` counts each realloc.
    Requires: no other thread can have got the old address since the real realloc. That holds if the
              block has grown in place, or if only one thread allocates. Otherwise use
              memlord_realloc_begin and memlord_realloc_end. */
@@ -951,8 +952,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
-   memlord_free_end. Only the library uses the fields. */
+/* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -1025,10 +1026,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. The statistic `moves`
-   of the destination's device counts the move, and reports count moves per pair of devices. If
-   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
-   until the fence and the uses are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark (memlord_mark) of the source. The
+   statistic `moves` of the destination's device counts the move, and reports count moves per pair
+   of devices. If `fence` is not NULL, or the source has recorded uses (memlord_block_use), the
+   source is pending until the fence and the uses are done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
            fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -1151,10 +1152,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of the function that it is in. `file` is the module and the offset in it, such
-   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
-   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS.
+   the return address of the function that contains the macro. `file` is the module and the offset
+   of the byte before the return address, such as "libc.so.6+0x2a4f1". If the address is in no
+   module, `file` is the address of that byte. `line` is 0. `function` is the dynamic symbol that
+   contains the address (link with -rdynamic). Without such a symbol, and on Windows and macOS,
+   `function` is "".
    MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
    as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
    site stays as it was. If another module is then loaded there, the address gets a new site. The
@@ -1164,10 +1166,10 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
 /* Returns the site of a place that is known by value, such as C++20's std::source_location or a
-   line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
-   the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
-   and lives until destroy.
-   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
+   line of a script. NULL strings are "". If `file` is a string literal, it lies in a module. The
+   result is then the site that MEMLORD_SITE plants in that line of that module. The strings are
+   copied. The result is never NULL, and lives until destroy.
+   Cost:   some tens of ns; more in a thread's first call with this `line` and this `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1176,18 +1178,18 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file, in the
-   form that addr2line takes. It is the place of the byte before the return address. */
+/* The place of the code at a return address. `offset` is the address of the byte before the
+   return address, less the module's load bias: the form that addr2line takes. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
                              tell */
-    uint64_t offset;      /* place of the call in the module; without a module: the address */
+    uint64_t offset;      /* place of the call in the module; no module: return address - 1 */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
-   until destroy.
+/* Gets the module, offset and build id of a site that memlord_site_at made. They are those that
+   the ledger found when it first saw the address. The module may be unloaded by now. The strings
+   live until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1204,13 +1206,14 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A function at a return address. Compilers inline functions into others, so that one address may
    be in several functions. */
 typedef struct memlord_function {
-    memlord_site at; /* the function, and the file and the line in it; NULL strings are "" */
+    memlord_site at; /* function, file and line of the place in the code; NULL strings are "" */
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
-   stacks reports show all of them. Where a report shows the site alone, it shows the first function
-   that is not of a library or, if all are, the last function. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one.
+   Where a report shows a stack, it shows all of them. Where a report shows only the site, it shows
+   the first function that is not of a library. If all are of a library, it shows the last function.
+   The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
@@ -1240,8 +1243,9 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
-   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites, up to `cap`, and returns how many were written. `order` says by which
+   number the sites are compared. Sites for which that number is 0 are left out. A site that is used
+   on two devices is listed twice.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1274,9 +1278,9 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    live. The error of several stacks is the root of the sum of the squares of their errors. The true
    value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
    in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
-   live block of the stack is a sample which stands for others. In the second case blocks that were
-   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
-   sample is not listed.
+   live block of the stack was sampled with a probability below 1. In the second case blocks that
+   were not sampled may be live: in 19 of 20 cases they have at most 3 * stack_bytes bytes. A stack
+   without a sample is not listed.
    `temporaries` is the number of sampled blocks that the allocating thread freed before its next
    sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
    could keep one buffer instead. */
@@ -1292,10 +1296,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
-   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
-   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
-   allocated.
+/* Lists the largest stacks, up to `cap`, and returns how many were written. `order` says by which
+   number the stacks are compared. Stacks for which that number is 0 are left out. A stack frees
+   nothing, so the orders by frees list the stacks by what they allocated. A stack that is used on
+   two devices, or with two sites, is listed twice.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1314,9 +1318,9 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
 /* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
    that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
    frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
-   the stack ends. It reads only the thread's own stack, and ends at the first frame outside it. It
-   returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
-   aarch64. `user` is not used.
+   the stack ends. This function reads only the thread's own stack, and ends at the first frame
+   outside it. It returns 0 on the stack of a fibre or a signal, and on systems other than Linux on
+   x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
              itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
@@ -1432,7 +1436,8 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OF
 /* Returns the bytes that were freed since the last collection or reset, without those that are
    still pending. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the live bytes that are freed and wait for their device. */
+/* Returns the bytes of the pending storages, which are freed and wait for their device. These bytes
+   are part of the live bytes. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the highest live bytes since create, reset or peak_reset. The result is never too high,
    and too low by at most peak_error. For a selector of several devices it is the sum of their
@@ -1455,8 +1460,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
-   oom_failures). "mean_bytes" is total_allocated / allocs, so growth and arenas count. The result
-   is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
+   oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
+   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
@@ -1467,13 +1473,13 @@ MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
-   most, without zeros at the end, and is the same in every locale. 32 bytes always suffice. It
-   returns buf. */
+/* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to
+   two decimals at most, without zeros at the end. The text is the same in every locale. A buffer of
+   32 bytes always suffices. The function returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. A B
-   alone and the B of a unit may be left out: "2G" is 2GB.
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. The B
+   may be left out: "512" is 512 bytes, and "2G" is 2GB.
    Errors: E_INVALID if the text is no such number; *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1514,9 +1520,9 @@ typedef struct memlord_block_info {
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
 
-/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The blocks are
-   copied a part of the map at a time, so fn may call the ledger. Blocks that come or go meanwhile
-   may or may not be seen.
+/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The ledger
+   copies the blocks of one part of the map at a time, so fn may call the ledger. Blocks that come
+   or go meanwhile may or may not be seen.
    Errors: E_NOMEM if there is no memory for the copy.
    Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
@@ -1557,8 +1563,9 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it. Blocks allocated from now on have it. There are at most 2^26 -
-   1 marks; after those the last one stays. */
+/* Begins a new mark and returns it. A mark is a number that a block gets at its alloc. Blocks
+   allocated from now on have the new mark. There are at most 2^26 - 1 marks; after those the last
+   mark stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
 /* Calls fn for every live block that was allocated under `since_mark` or a later mark, until fn
@@ -1660,8 +1667,8 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
    is copied. Each pair of tag and device needs a record, and a ledger has 65,535 of these. When
    they are used up, blocks are recorded without their tag, and dropped_sites counts them.
-   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also beyond
-           MEMLORD_MAX_STRINGS, which dropped_sites counts.
+   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also for
+           more strings than MEMLORD_MAX_STRINGS. dropped_sites counts each E_NOMEM.
    Cost:   tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
@@ -1685,7 +1692,7 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    stream, blocks are recorded without scope and stream, and count among the dropped scopes of
    reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
-   Cost:   tens of ns; the next alloc takes the general path. */
+   Cost:   tens of ns; the next alloc takes a slower path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
@@ -3079,8 +3086,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
-   MEMLORD_DISABLE, so each way has types of its own. */
+/* The namespace inside mlord that contains the types. Files of one program may be compiled with
+   different macros, such as MEMLORD_DISABLE. So each of the cases below has a namespace, and types,
+   of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -3115,8 +3123,8 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Begins a scope and, with its block of code, ends it. The name may be a variable. MEMLORD_SCOPED
-   records the place of the scope, too. */
+/* Begins a scope, which ends at the end of the block of code. The name may be a variable, unlike
+   that of MEMLORD_SCOPED. MEMLORD_SCOPED also records the place of the scope. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
@@ -3225,12 +3233,12 @@ private:
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
-    /* Records a storage that was just created, by memlord_alloc. */
+    /* Calls memlord_alloc to record a storage that was just created. */
     handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Records a new storage, or one more reference to a live storage, by memlord_track. */
+    /* Calls memlord_track to record a new storage, or one more reference to a live storage. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -3255,7 +3263,7 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties the handle without an end of the reference; the caller has to record that end.
+    /* Empties the handle, but does not end the reference; the caller has to record its end.
        Returns the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
@@ -3279,9 +3287,9 @@ public:
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and expects the end of that
-       storage. */
+    /* Makes a handle. `r` is the result of the call that recorded the storage. After E_NOMEM the
+       handle is not empty, because the ledger has counted a dropped storage, and expects the
+       end of that storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -9454,13 +9462,13 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
    the thread allocated less those it freed. To publish a cell is to add the change of its level to
-   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
-   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
-   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
-   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   the row. The cell may hold back a part of the change; the batch is the most that it may hold
+   back. The orphan record has the cells of threads without a record. Dev: the number of a device.
+   Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
+   check compares a device's bytes with its bands (services/bands). May use base/memory,
+   books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
+   the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
+   levels that were live together. Locks: the count lock, then the lock of a row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9511,8 +9519,8 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
-   the threshold requests a band check, so with 0 the next free does. The threshold is in
-   freed_here, which only the cells of sites need otherwise. */
+   the threshold requests a band check. If the threshold is 0, the next free requests one. The
+   threshold is in freed_here, which otherwise only the cells of sites need. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -9540,15 +9548,15 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
-    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
                               device's row */
-    mli_cell *first;       /* the cell that published first, if a second cell has published since
-                              and the first has not; otherwise NULL */
+    mli_cell *first;       /* the cell that published first, after a second one has published and
+                              until the first publishes again or a peak reset; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
                               have not published since */
@@ -9558,7 +9566,7 @@ typedef struct mli_row {
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
-   reset. */
+   reset; `freed` counts from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
@@ -9577,21 +9585,21 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated so far, read before the sample was taken */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
+    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
-    mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
+    mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
+    mli_sample_mark before;      /* the bytes before a sample is taken; under the phys lock, too */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
-    mli_phys own_phys;           /* the device's phys, unless it shares another device's */
+    mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
 
 /* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
@@ -9616,7 +9624,7 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
 }
 
 /* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
+   does not use its table. If the shard is stopped (books/map), waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9646,7 +9654,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
+/* Sets the time from which publications check whether a snapshot is due; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9673,7 +9681,7 @@ typedef struct mli_row_delta {
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
-    int undo;                        /* 1: takes back an `in` and `allocs` counted before */
+    int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
 } mli_row_delta;
@@ -9866,10 +9874,10 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns the margin of a cell: how far its level may rise before it is published again. That is
-   half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
-   is large, a device's cell publishes before the live bytes rise by a 16th. */
+/* Returns the margin of a cell: how far its level may rise before the cell is published again. That
+   is half of the cell's share and, for a device, at most a 32nd of the peak. A publication checks
+   whether the live bytes have risen by a 16th, so that the device's holders (books/watches) are
+   noted again. Even if the share is large, the device's cell publishes before such a rise. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9907,10 +9915,10 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 }
 
 /* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
-   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
-   it must publish, too: to make it publish, the next band check of the cell becomes due. */
+   then row->held includes the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit becomes the base less 1 and less twice these
+   bytes. A free that has already read `special` changes these bytes, so it must publish the cell,
+   too. It does so because the threshold of mli_cell_next_check is 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -9989,9 +9997,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
-   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
-   have asked for that. */
+/* Looks at each cell of a thread in a book. Publishes the cell if its limit lets it hold back more
+   than its share. Also publishes it if no other cell of its row has published, because a peak reset
+   may have asked the thread to publish it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -10006,7 +10014,7 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     }
 }
 /* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
-   before the present call counts, so that the peak has the level that the last call left. */
+   before the present call is counted, so that the peak includes the level after the last call. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -10036,9 +10044,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after the orphan record's cell has counted the delta in
-   the place of the thread's own cell. The level of the thread's own cell has not changed. So the
-   function lowers the levels in each span by as much as the delta would have raised that level. */
+/* Adds a delta to all spans of a thread. The cell of the orphan record has counted the delta, so
+   the level of the thread's own cell has not changed. A span compares that level with levels that
+   it has stored. So the function lowers the stored levels by the bytes of the delta. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -10125,8 +10133,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count: a reader of the level that a
-   call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of `level` by the calls that count. So the later loads
+   see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10147,10 +10155,10 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 
 /* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
    peak. With a batch no cell can publish while the row is locked. So the published bytes and what
-   one cell holds back were live together. The levels of all cells may be of different moments, and
-   then not live together: one thread may have freed before another allocated. If a second pass
-   finds the same sums, the levels were live together, because a call changes `allocs` or `out`
-   before the level. Without a batch the published bytes are the live bytes. */
+   one cell holds back were live together. The levels of all cells are read one after the other, and
+   may never have been live together: one thread may have freed before another allocated. If a
+   second pass finds the same sums, they were live together, because a call changes `allocs` or
+   `out` before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10285,8 +10293,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks in a forked child, which lacks the threads that held them. While the map was
-   stopped, such a thread only read the row, or changed its peak and `latest`. */
+/* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
+   map is frozen, so such a thread only read the row, or changed the peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -10859,8 +10867,8 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
 /* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
-   and mapped share. Any other record i is the own_phys of the device with dev i. It is unused if
-   that device shares the physical device of another. */
+   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
+   unused if the device uses another record. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -14390,8 +14398,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* What converts stamps to nanoseconds. The rate is the mean since the ledger was created, so it
-   becomes more precise as the ledger grows older. */
+/* The data to convert stamps to nanoseconds. The rate is the mean since the ledger was created, so
+   it becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
@@ -14502,8 +14510,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
-   one addition together. */
+/* Counts as lost the events that are still in a sub-buffer. Makes only one addition for consecutive
+   events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14524,7 +14532,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 }
 
 /* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
-   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
+   NULL, and adds 1 to the lost events of `dev`, because the thread cannot write its event. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -14636,7 +14644,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 /* -- reading: merges the sub-buffers by time, with a heap of readers -- */
 
 /* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
-   order of the sub-buffers decides. */
+   reader whose sub-buffer was given to its writer earlier comes first. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
@@ -14656,8 +14664,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
-   stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
-   it has changed, a later writer may have stored some of the words, so the result is 0. */
+   stores of mli_subbuf_next and mli_ring_write. The generation is loaded again at the end. If it
+   has changed, a later writer may have stored the count or the stamp, so the result is 0. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -14686,8 +14694,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
-   site in its place. */
+/* If an event has the row of a stack in e->where, moves this row to e->stack, and stores the row of
+   the stack's site in e->where instead. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -16778,10 +16786,10 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block the tag `tag`, the ledger's copy of a string, or no tag if `tag` is NULL. The
-   row of the tag depends on the block's device, and cannot be added inside a shard. So the function
-   first looks up the device, then adds the row, and then enters the shard. If the block has moved
-   to another device meanwhile, starts again. */
+/* Gives a live block the tag `tag`, which is the ledger's copy of a string. If `tag` is NULL, the
+   block then has no tag. The row of the tag depends on the block's device, and cannot be added
+   inside a shard. So the function first looks up the device, then adds the row, and then enters the
+   shard. If the block has moved to another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());

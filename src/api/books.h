@@ -1,8 +1,9 @@
-/* The first groups record storages. A storage is one real allocation. It is live from its alloc to
-   its end, and a block is the record of a live storage. A view is a further reference to a storage.
-   A freed storage is pending while its device still uses it. A site is a place in the source, a tag
-   is a purpose of bytes, and a mistake is a call that the host should not have made. A selector
-   (`sel`) is one device, all devices of a type, or all devices. >>concepts has all such words. */
+/* The first groups of functions below record storages. A storage is one real allocation. It is live
+   from its alloc to its end, and a block is the record of a live storage. A view is a further
+   reference to a storage. A freed storage is pending while its device still uses it. A site is a
+   place in the source, a tag names the purpose of bytes, and a mistake is a call that the host
+   should not have made. A selector (`sel`) is one device, all devices of a type, or all devices.
+   >>concepts has all such words. */
 
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
@@ -50,9 +51,9 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
-   uses (memlord_block_use) and mark. With old_storage 0 the call records an alloc. If the old
-   storage is not live, unknown_frees counts the call, and the new storage begins. `reallocs` counts
-   each realloc.
+   uses (memlord_block_use) and mark (memlord_mark). With old_storage 0 the call records an alloc.
+   If the old storage is not live, unknown_frees counts the call, and the new storage begins.
+   `reallocs` counts each realloc.
    Requires: no other thread can have got the old address since the real realloc. That holds if the
              block has grown in place, or if only one thread allocates. Otherwise use
              memlord_realloc_begin and memlord_realloc_end. */
@@ -61,8 +62,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What memlord_realloc_begin passes to memlord_realloc_end, and memlord_free_begin to
-   memlord_free_end. Only the library uses the fields. */
+/* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -135,10 +136,10 @@ typedef struct memlord_fence {
 } memlord_fence;
 
 /* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
-   destination gets the tag, description, references and mark of the source. The statistic `moves`
-   of the destination's device counts the move, and reports count moves per pair of devices. If
-   `fence` is not NULL, or the source has recorded uses (memlord_block_use), the source is pending
-   until the fence and the uses are done, as after memlord_free_deferred.
+   destination gets the tag, description, references and mark (memlord_mark) of the source. The
+   statistic `moves` of the destination's device counts the move, and reports count moves per pair
+   of devices. If `fence` is not NULL, or the source has recorded uses (memlord_block_use), the
+   source is pending until the fence and the uses are done, as after memlord_free_deferred.
    Errors: E_UNKNOWN if the source is not live; unknown_frees counts the call. E_INVALID if the
            fence has no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -261,10 +262,11 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
-   the return address of the function that it is in. `file` is the module and the offset in it, such
-   as "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the
-   dynamic symbol that contains the address (link with -rdynamic). It is "" if there is none, and on
-   Windows and macOS.
+   the return address of the function that contains the macro. `file` is the module and the offset
+   of the byte before the return address, such as "libc.so.6+0x2a4f1". If the address is in no
+   module, `file` is the address of that byte. `line` is 0. `function` is the dynamic symbol that
+   contains the address (link with -rdynamic). Without such a symbol, and on Windows and macOS,
+   `function` is "".
    MemLord looks the symbol up when the site is first shown: in a report, by memlord_sites_top, or
    as the site of a block. It does not look the symbol up for a line of the log. After dlclose the
    site stays as it was. If another module is then loaded there, the address gets a new site. The
@@ -274,10 +276,10 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
 /* Returns the site of a place that is known by value, such as C++20's std::source_location or a
-   line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
-   the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
-   and lives until destroy.
-   Cost:   some tens of ns; more in a thread's first call with this line and this pointer `file`. */
+   line of a script. NULL strings are "". If `file` is a string literal, it lies in a module. The
+   result is then the site that MEMLORD_SITE plants in that line of that module. The strings are
+   copied. The result is never NULL, and lives until destroy.
+   Cost:   some tens of ns; more in a thread's first call with this `line` and this `file`. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -286,18 +288,18 @@ MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* The place of the code at a return address. `offset` is the place of the call in the file, in the
-   form that addr2line takes. It is the place of the byte before the return address. */
+/* The place of the code at a return address. `offset` is the address of the byte before the
+   return address, less the module's load bias: the form that addr2line takes. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
                              tell */
-    uint64_t offset;      /* place of the call in the module; without a module: the address */
+    uint64_t offset;      /* place of the call in the module; no module: return address - 1 */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
-   moment when the ledger first saw the address. The module may be unloaded by now. The strings live
-   until destroy.
+/* Gets the module, offset and build id of a site that memlord_site_at made. They are those that
+   the ledger found when it first saw the address. The module may be unloaded by now. The strings
+   live until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -314,13 +316,14 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A function at a return address. Compilers inline functions into others, so that one address may
    be in several functions. */
 typedef struct memlord_function {
-    memlord_site at; /* the function, and the file and the line in it; NULL strings are "" */
+    memlord_site at; /* function, file and line of the place in the code; NULL strings are "" */
     int library;     /* 1: it is a function of a standard library */
 } memlord_function;
 
-/* Names the functions at a return address, the innermost first: each is inlined in the next one. In
-   stacks reports show all of them. Where a report shows the site alone, it shows the first function
-   that is not of a library or, if all are, the last function. The strings are copied.
+/* Names the functions at a return address, the innermost first: each is inlined in the next one.
+   Where a report shows a stack, it shows all of them. Where a report shows only the site, it shows
+   the first function that is not of a library. If all are of a library, it shows the last function.
+   The strings are copied.
    Errors: E_INVALID if there are no functions, or more than 256; E_UNKNOWN if the site was planted,
            or this ledger has not seen it; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
@@ -350,8 +353,9 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site that
-   is used on two devices is listed twice. Sites whose number in `order` is 0 are left out.
+/* Lists the largest sites, up to `cap`, and returns how many were written. `order` says by which
+   number the sites are compared. Sites for which that number is 0 are left out. A site that is used
+   on two devices is listed twice.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -384,9 +388,9 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    live. The error of several stacks is the root of the sum of the squares of their errors. The true
    value is within two errors in 94 of 100 cases if some 20 sampled blocks are expected to be live,
    in 91 if 5 are, and in 62 if one is. An error of 0 means that live_bytes are exact, or that no
-   live block of the stack is a sample which stands for others. In the second case blocks that were
-   not sampled may be live: in 19 of 20 cases at most 3 * stack_bytes of them. A stack without a
-   sample is not listed.
+   live block of the stack was sampled with a probability below 1. In the second case blocks that
+   were not sampled may be live: in 19 of 20 cases they have at most 3 * stack_bytes bytes. A stack
+   without a sample is not listed.
    `temporaries` is the number of sampled blocks that the allocating thread freed before its next
    sampled alloc. If every alloc is sampled, the thread allocated nothing in between, so the caller
    could keep one buffer instead. */
@@ -402,10 +406,10 @@ typedef struct memlord_stack_stat {
     uint64_t temporaries;
 } memlord_stack_stat;
 
-/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack that
-   is used on two devices, or with two sites, is listed twice. Stacks whose number in `order` is 0
-   are left out. A stack frees nothing, so the orders by frees list the stacks by what they
-   allocated.
+/* Lists the largest stacks, up to `cap`, and returns how many were written. `order` says by which
+   number the stacks are compared. Stacks for which that number is 0 are left out. A stack frees
+   nothing, so the orders by frees list the stacks by what they allocated. A stack that is used on
+   two devices, or with two sites, is listed twice.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -424,9 +428,9 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
 /* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
    that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
    frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
-   the stack ends. It reads only the thread's own stack, and ends at the first frame outside it. It
-   returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
-   aarch64. `user` is not used.
+   the stack ends. This function reads only the thread's own stack, and ends at the first frame
+   outside it. It returns 0 on the stack of a fibre or a signal, and on systems other than Linux on
+   x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held. If the host
              itself is in pthread_getattr_np, and the malloc inside takes a stack, the first call
@@ -503,7 +507,8 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OF
 /* Returns the bytes that were freed since the last collection or reset, without those that are
    still pending. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the live bytes that are freed and wait for their device. */
+/* Returns the bytes of the pending storages, which are freed and wait for their device. These bytes
+   are part of the live bytes. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the highest live bytes since create, reset or peak_reset. The result is never too high,
    and too low by at most peak_error. For a selector of several devices it is the sum of their
@@ -526,8 +531,9 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
-   oom_failures). "mean_bytes" is total_allocated / allocs, so growth and arenas count. The result
-   is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
+   oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
+   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
@@ -538,13 +544,13 @@ MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
    Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
-   most, without zeros at the end, and is the same in every locale. 32 bytes always suffice. It
-   returns buf. */
+/* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to
+   two decimals at most, without zeros at the end. The text is the same in every locale. A buffer of
+   32 bytes always suffices. The function returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. A B
-   alone and the B of a unit may be left out: "2G" is 2GB.
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. The B
+   may be left out: "512" is 512 bytes, and "2G" is 2GB.
    Errors: E_INVALID if the text is no such number; *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -585,9 +591,9 @@ typedef struct memlord_block_info {
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
 
-/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The blocks are
-   copied a part of the map at a time, so fn may call the ledger. Blocks that come or go meanwhile
-   may or may not be seen.
+/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The ledger
+   copies the blocks of one part of the map at a time, so fn may call the ledger. Blocks that come
+   or go meanwhile may or may not be seen.
    Errors: E_NOMEM if there is no memory for the copy.
    Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
@@ -628,8 +634,9 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it. Blocks allocated from now on have it. There are at most 2^26 -
-   1 marks; after those the last one stays. */
+/* Begins a new mark and returns it. A mark is a number that a block gets at its alloc. Blocks
+   allocated from now on have the new mark. There are at most 2^26 - 1 marks; after those the last
+   mark stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
 /* Calls fn for every live block that was allocated under `since_mark` or a later mark, until fn
@@ -724,8 +731,8 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
    is copied. Each pair of tag and device needs a record, and a ledger has 65,535 of these. When
    they are used up, blocks are recorded without their tag, and dropped_sites counts them.
-   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also beyond
-           MEMLORD_MAX_STRINGS, which dropped_sites counts.
+   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also for
+           more strings than MEMLORD_MAX_STRINGS. dropped_sites counts each E_NOMEM.
    Cost:   tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
@@ -749,7 +756,7 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    stream, blocks are recorded without scope and stream, and count among the dropped scopes of
    reports. If there is no memory for the thread's record, the thread has no stream, and
    dropped_sites counts the call.
-   Cost:   tens of ns; the next alloc takes the general path. */
+   Cost:   tens of ns; the next alloc takes a slower path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {

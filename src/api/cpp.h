@@ -7,8 +7,9 @@
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* The namespace inside mlord. Files of one program may be compiled with different knobs, such as
-   MEMLORD_DISABLE, so each way has types of its own. */
+/* The namespace inside mlord that contains the types. Files of one program may be compiled with
+   different macros, such as MEMLORD_DISABLE. So each of the cases below has a namespace, and types,
+   of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -43,8 +44,8 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Begins a scope and, with its block of code, ends it. The name may be a variable. MEMLORD_SCOPED
-   records the place of the scope, too. */
+/* Begins a scope, which ends at the end of the block of code. The name may be a variable, unlike
+   that of MEMLORD_SCOPED. MEMLORD_SCOPED also records the place of the scope. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
@@ -153,12 +154,12 @@ private:
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
-    /* Records a storage that was just created, by memlord_alloc. */
+    /* Calls memlord_alloc to record a storage that was just created. */
     handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Records a new storage, or one more reference to a live storage, by memlord_track. */
+    /* Calls memlord_track to record a new storage, or one more reference to a live storage. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -183,7 +184,7 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties the handle without an end of the reference; the caller has to record that end.
+    /* Empties the handle, but does not end the reference; the caller has to record its end.
        Returns the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
@@ -207,9 +208,9 @@ public:
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
-       empty, because the ledger has counted a dropped storage, and expects the end of that
-       storage. */
+    /* Makes a handle. `r` is the result of the call that recorded the storage. After E_NOMEM the
+       handle is not empty, because the ledger has counted a dropped storage, and expects the
+       end of that storage. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}

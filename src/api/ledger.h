@@ -179,16 +179,16 @@ typedef struct memlord_unwinder {
 } memlord_unwinder;
 
 enum {
-    MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
-    MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
+    MEMLORD_FLAG_NO_STRATEGY = 1, /* no strategy is in force until memlord_strategy_set */
+    MEMLORD_FLAG_SITES = 2,       /* counting per site is on from the start */
     MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
-    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
-                                             memlord_snapshots_start */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* the host's calls take snapshots, and no thread of the
+                                             ledger does: see memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
@@ -200,8 +200,8 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
-    uint64_t counter_batch;      /* most bytes that a thread counts before it adds them to a peak;
-                                    0: 65536 */
+    uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
+                                    a peak; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */

@@ -142,10 +142,10 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns the margin of a cell: how far its level may rise before it is published again. That is
-   half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th. So even where the share
-   is large, a device's cell publishes before the live bytes rise by a 16th. */
+/* Returns the margin of a cell: how far its level may rise before the cell is published again. That
+   is half of the cell's share and, for a device, at most a 32nd of the peak. A publication checks
+   whether the live bytes have risen by a 16th, so that the device's holders (books/watches) are
+   noted again. Even if the share is large, the device's cell publishes before such a rise. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -183,10 +183,10 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 }
 
 /* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
-   then row->held has the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. For mli_cell_held the limit is set below the base by twice these bytes
-   plus 1. `of` may be in a free that has already read `special`. That free lowers these bytes, so
-   it must publish, too: to make it publish, the next band check of the cell becomes due. */
+   then row->held includes the bytes that the cell holds back, and publications of other cells count
+   row->held in the peak. For mli_cell_held the limit becomes the base less 1 and less twice these
+   bytes. A free that has already read `special` changes these bytes, so it must publish the cell,
+   too. It does so because the threshold of mli_cell_next_check is 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -265,9 +265,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes those cells of a thread in a book whose limit lets them hold back more than their
-   share. Also publishes a cell if no other cell of its row has published, because a peak reset may
-   have asked for that. */
+/* Looks at each cell of a thread in a book. Publishes the cell if its limit lets it hold back more
+   than its share. Also publishes it if no other cell of its row has published, because a peak reset
+   may have asked the thread to publish it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
@@ -282,7 +282,7 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     }
 }
 /* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
-   before the present call counts, so that the peak has the level that the last call left. */
+   before the present call is counted, so that the peak includes the level after the last call. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
@@ -312,9 +312,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after the orphan record's cell has counted the delta in
-   the place of the thread's own cell. The level of the thread's own cell has not changed. So the
-   function lowers the levels in each span by as much as the delta would have raised that level. */
+/* Adds a delta to all spans of a thread. The cell of the orphan record has counted the delta, so
+   the level of the thread's own cell has not changed. A span compares that level with levels that
+   it has stored. So the function lowers the stored levels by the bytes of the delta. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -401,8 +401,8 @@ typedef struct mli_cell_sums {
 } mli_cell_sums;
 
 /* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of the calls that count: a reader of the level that a
-   call stored also finds the counts of all earlier calls of that thread. */
+   `level` also pairs with the release stores of `level` by the calls that count. So the later loads
+   see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -423,10 +423,10 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 
 /* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
    peak. With a batch no cell can publish while the row is locked. So the published bytes and what
-   one cell holds back were live together. The levels of all cells may be of different moments, and
-   then not live together: one thread may have freed before another allocated. If a second pass
-   finds the same sums, the levels were live together, because a call changes `allocs` or `out`
-   before the level. Without a batch the published bytes are the live bytes. */
+   one cell holds back were live together. The levels of all cells are read one after the other, and
+   may never have been live together: one thread may have freed before another allocated. If a
+   second pass finds the same sums, they were live together, because a call changes `allocs` or
+   `out` before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -561,8 +561,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks in a forked child, which lacks the threads that held them. While the map was
-   stopped, such a thread only read the row, or changed its peak and `latest`. */
+/* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
+   map is frozen, so such a thread only read the row, or changed the peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;

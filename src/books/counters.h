@@ -1,13 +1,13 @@
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
    book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
    the thread allocated less those it freed. To publish a cell is to add the change of its level to
-   the row; the cell may hold back a part of it, at most a batch. The orphan record has the cells of
-   threads without a record. A dev is the number of a device, a phys a physical device, a shard a
-   part of the map, a span a scope that a thread is in. A band check compares a device's bytes with
-   its bands (services/bands). May use base/memory, books/threads, books/spans and, to enter or
-   freeze shards, books/map. Invariant: no peak is above the true peak. It is computed from
-   published bytes, which never exceed the live bytes, or from levels that were live together.
-   Locks: the count lock, then the lock of a row. */
+   the row. The cell may hold back a part of the change; the batch is the most that it may hold
+   back. The orphan record has the cells of threads without a record. Dev: the number of a device.
+   Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
+   check compares a device's bytes with its bands (services/bands). May use base/memory,
+   books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
+   the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
+   levels that were live together. Locks: the count lock, then the lock of a row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -68,8 +68,8 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
-   the threshold requests a band check, so with 0 the next free does. The threshold is in
-   freed_here, which only the cells of sites need otherwise. */
+   the threshold requests a band check. If the threshold is 0, the next free requests one. The
+   threshold is in freed_here, which otherwise only the cells of sites need. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
@@ -97,15 +97,15 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
                               a shard */
-    mli_u64 peak;          /* the highest bytes known since the last peak reset; signed */
+    mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
                               device's row */
-    mli_cell *first;       /* the cell that published first, if a second cell has published since
-                              and the first has not; otherwise NULL */
+    mli_cell *first;       /* the cell that published first, after a second one has published and
+                              until the first publishes again or a peak reset; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
                               have not published since */
@@ -115,7 +115,7 @@ typedef struct mli_row {
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
-   reset. */
+   reset; `freed` counts from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
@@ -134,21 +134,21 @@ typedef struct mli_oom {
    device is newer than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
-    uint64_t in;   /* the bytes allocated in all, read before the capacity source ran */
+    uint64_t in;   /* the bytes allocated so far, read before the sample was taken */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes, taken less given back; the part with tags */
+    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
-    mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample being taken; under the phys lock, too */
+    mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
+    mli_sample_mark before;      /* the bytes before a sample is taken; under the phys lock, too */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
-    mli_phys own_phys;           /* the device's phys, unless it shares another device's */
+    mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
 
 /* Returns the record of the device with a number (dev), or NULL if the record is not made yet. */
@@ -173,7 +173,7 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
 }
 
 /* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. While the shard is stopped, waits for the shard's lock. */
+   does not use its table. If the shard is stopped (books/map), waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -203,7 +203,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
-/* Sets from when on a call that publishes a cell looks whether a snapshot is due; 0: never. */
+/* Sets the time from which publications check whether a snapshot is due; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -230,7 +230,7 @@ typedef struct mli_row_delta {
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
-    int undo;                        /* 1: takes back an `in` and `allocs` counted before */
+    int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
 } mli_row_delta;

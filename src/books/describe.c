@@ -12,10 +12,10 @@
 #include "books/parts.h"
 #include "books/blocks.h"
 
-/* Gives a live block the tag `tag`, the ledger's copy of a string, or no tag if `tag` is NULL. The
-   row of the tag depends on the block's device, and cannot be added inside a shard. So the function
-   first looks up the device, then adds the row, and then enters the shard. If the block has moved
-   to another device meanwhile, starts again. */
+/* Gives a live block the tag `tag`, which is the ledger's copy of a string. If `tag` is NULL, the
+   block then has no tag. The row of the tag depends on the block's device, and cannot be added
+   inside a shard. So the function first looks up the device, then adds the row, and then enters the
+   shard. If the block has moved to another device meanwhile, starts again. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());

@@ -43,8 +43,8 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
 /* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
-   and mapped share. Any other record i is the own_phys of the device with dev i. It is unused if
-   that device shares the physical device of another. */
+   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
+   unused if the device uses another record. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */

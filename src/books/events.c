@@ -41,8 +41,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost. Consecutive events of one device take
-   one addition together. */
+/* Counts as lost the events that are still in a sub-buffer. Makes only one addition for consecutive
+   events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -63,7 +63,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 }
 
 /* Gives a thread the next sub-buffer without a writer. If every sub-buffer has a writer, returns
-   NULL, and counts the event that the thread was to write, on `dev`, as lost. */
+   NULL, and adds 1 to the lost events of `dev`, because the thread cannot write its event. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -176,7 +176,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 /* -- reading: merges the sub-buffers by time, with a heap of readers -- */
 
 /* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
-   order of the sub-buffers decides. */
+   reader whose sub-buffer was given to its writer earlier comes first. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
@@ -196,8 +196,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
-   stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
-   it has changed, a later writer may have stored some of the words, so the result is 0. */
+   stores of mli_subbuf_next and mli_ring_write. The generation is loaded again at the end. If it
+   has changed, a later writer may have stored the count or the stamp, so the result is 0. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -226,8 +226,8 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* If an event has the row of a stack, stores this row in e->stack, and puts the row of the stack's
-   site in its place. */
+/* If an event has the row of a stack in e->where, moves this row to e->stack, and stores the row of
+   the stack's site in e->where instead. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)

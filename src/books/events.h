@@ -60,8 +60,8 @@ typedef struct mli_ring {
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* What converts stamps to nanoseconds. The rate is the mean since the ledger was created, so it
-   becomes more precise as the ledger grows older. */
+/* The data to convert stamps to nanoseconds. The rate is the mean since the ledger was created, so
+   it becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
