@@ -8070,21 +8070,23 @@ typedef struct mli_saver {
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
-    MLI_ALERT_DROPS = 2,   /* there are fences to drop */
+    MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */
     MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
+    MLI_ALERT_POLLER = 8,  /* helpers are to be started: a device is new and is to have a poller,
+                              or this process is a forked child */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* shifted left by a device type, this bit means that fences of that type
-                              are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
-                                                         many flags near_threshold and
-                                                         check_requested (mli_watch) are set */
+    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+                              of that type are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+                                                         number: how many of the flags
+                                                         near_threshold and check_requested
+                                                         (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
-enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
+enum { /* memlord.threads.hooks: the bits that the ledger sets in `special` of every thread */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
     MLI_HOOK_STACKS = MLI_SPECIAL_STACKS,
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
@@ -8111,10 +8113,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter by an exchange: several threads share it, and each of
-   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
-   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
-   mli_barrier_threads. */
+   The threads that share the orphan record always enter by an exchange, because the record cannot
+   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
+   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -8137,8 +8139,8 @@ static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
-/* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
-   Requires: no other thread knows the dev yet. */
+/* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
+   the other types. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
    (mli_watch) are set. */
@@ -8187,15 +8189,16 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same exit key
-   once MemLord has deleted it: see mli_process_end. */
+/* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
+   key. This is the thread-local key whose destructor is the hook. The add and the load are seq_cst,
+   because another library may get the same key once MemLord has deleted it: see
+   mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
    call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Ends a call that mli_thread_get began: gives back the orphan record. */
+/* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
@@ -8654,8 +8657,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. If the type or the index of a device has more bits, returns the index of the last element,
-   which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element;
+   that element is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8804,9 +8807,9 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles. Only 1024 of them are in one shard. With 64-bit
-   addresses the bound is 4 MiB, because a program that is not position independent begins there,
-   and its heap follows. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. Each 1024 successive handles are in one shard.
+   With 64-bit addresses the handles end below 4 MiB, because a program that is not position
+   independent begins at 4 MiB, and its heap follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -8873,8 +8876,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
-   the home. */
+/* Finds the home of a key, and returns a pointer to the header of the home. Prefetches the second
+   cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8892,8 +8895,8 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     return 0;
 }
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
-   Returns NULL if no slot is vacant. Returns NULL, too, if the key may be live: a print matches, or
-   an entry overflowed to a later bucket. */
+   Returns NULL if no slot is vacant. Also returns NULL if the map may already have the key,
+   because a print matches or an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -8928,7 +8931,7 @@ static MLI_HOT void mli_home_store(const mli_home *home) {
 
 /* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
    header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
-   or if the shard has no table, leaves the shard and returns 0. */
+   or if the shard is stopped or has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -8969,10 +8972,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
-   sees what the caller stored before this call, or the caller sees after this call what T stored
-   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
-   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
+/* Orders the caller and every thread T of the ledger. Each of the two first stores and then loads.
+   T's load sees what the caller stored before this call, or the caller's load after this call sees
+   what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
+   T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -8985,9 +8988,9 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
    for longer.
 
-   Several callers may find the refusal at once, while others still had the barrier. Each caller is
-   ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
-   over a free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
+   Some callers may still get the barrier while others are refused it. Each caller is ordered
+   by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
+   free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
@@ -9021,11 +9024,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
-/* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
-   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+/* Returns 1 if the shard should have a larger table, because the number of entries outside their
+   home has reached a limit. The limit is 14, 22, 30 or 38 such entries for each 64 buckets. The
+   number of the shard chooses the limit, so that shards of equal blocks do not all grow at once.
    One shard can then use the memory that another has returned. In a small ledger, which can spare
-   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   the memory, the limit is 2 such entries for each 64 buckets, so that almost every entry is in its
    home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
@@ -9420,15 +9423,15 @@ typedef struct mli_watch {
                          callbacks and phys */
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
-                                         signed */
+                                         both are signed numbers */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
-    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
-                                   its next; 0 means that it requests none */
+    uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
+                                   bytes; 0: no thread requests a check because of its frees */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
@@ -9439,10 +9442,10 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
-   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
-   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
-   peak. */
+/* Returns 1 if the holders of a device are to be noted again. `live` is the device's live bytes.
+   The result is 1 if `live` exceeds the live bytes at the last note by more than a 16th. While
+   `live` is below `peak`, more than a 128th is enough. So holders are noted seldom while memory
+   grows, and once more close to the peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 /* ----------------------------------------------------------------------- src/books/watches.c -- */
@@ -10345,13 +10348,14 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
-   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
-   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
-   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
-   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
-   and takes no memory from the host. Lock: the cold lock. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index.
+   The index finds a row, or the record of a site or a module, by an address. A row has the counters
+   of a device, a site or a tag. A cell is a thread's part of a row, and the orphan record has the
+   cells of threads that have no thread record. The cold lock is a lock of the process,
+   mli_process.cold_lock. A kept string is the ledger's copy of a string: there is one copy of each
+   text, and it lives until the ledger ends. May use base/memory and books/counters. Invariant: a
+   function whose name ends in _locked runs under the cold lock, and takes no memory from the host.
+   Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
    mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
@@ -10419,12 +10423,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
-                                  with this address, or a dev */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
-                                  stream of blocks), the value its number */
-#define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
-#define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
+/* The top 8 bits of a key are a dev or one of these numbers. */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or a device; the value
+                                  is the record of the site, or the dev of the device */
+#define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
+                                  block); the value is the number of the birth */
+#define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
+                                  the record of the module */
+#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site's content; the value is the
+                                  record of the site */
 
 /* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -10453,7 +10460,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* its items are mli_stb_string; it has every text once */
+    mli_dict strings;            /* of the kept strings; its items are mli_stb_string */
     uint64_t bytes;
     mli_ptr labels;              /* const char *: a kept string */
 };
@@ -10463,9 +10470,9 @@ struct mli_names_state {
    entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
    becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs that a table has; they take 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow this struct; count of them are in use */
+    uint64_t mask, count; /* mask + 1 pairs follow this struct; `count` of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
@@ -10492,8 +10499,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
-                                                      work meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* not NULL if the retry did not use the block,
+                                                      because another thread did the same work */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -10506,8 +10513,7 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
-   included. */
+/* Returns how many bytes of a block an allocation of `size` bytes takes, the head included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -10735,7 +10741,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
-    if (r == MEMLORD_OK) /* pairs with the load in mli_labels */
+    if (r == MEMLORD_OK) /* the store pairs with the load in mli_labels */
         mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }
@@ -12674,7 +12680,7 @@ typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
     size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
-                               blocks that they open */
+                               blocks that they record */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -12683,7 +12689,7 @@ typedef struct mli_picks {
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
 /* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room that was reserved for a block, because the block is not opened. */
+/* Gives back the room that was reserved for a block, because the call does not record the block. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
@@ -15289,8 +15295,8 @@ typedef struct mli_probe {
     int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
-/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
-   looks into it. */
+/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
+   it calls mli_probe_scan. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
 /* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
    home if the shard is shared. */
@@ -15530,7 +15536,7 @@ MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the word2 that an entry would have without a side record. It has the numbers of the
    block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
-/* Returns the references of a block, wherever they are counted. */
+/* Returns the number of references of a block, from word1 or from the side record. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
 /* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
@@ -15573,7 +15579,8 @@ typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
     uint32_t room;            /* the number of parts that the array has room for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, in order of
+                                 offset */
 } mli_parts;
 
 /* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
@@ -18204,8 +18211,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also sets p->due and p->late: a queue may be due again from the call with the number p->due
-   on, and from the time p->late on. */
+   due. Also sets p->due to the number of the next call, and p->late to the next time, at which a
+   queue may be due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18435,10 +18442,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. If a block has more references, a release only takes
-        one off. A freed block with fences becomes pending.
-     5. Count a free at the site that called it. Record the event, put the thread record back, and
-        write the line of MEMLORD_DEBUG.
+        Both count before they leave the shard. If a block has more than one reference, a release
+        only takes one off. A freed block with fences becomes pending.
+     5. Count a free also at the site that freed the block. Record the event, put the thread record
+        back, and write the line of MEMLORD_DEBUG.
      6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
@@ -18756,8 +18763,8 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
    Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
    is an entry of the map. A call finds it by its device type and its storage, which is the key.
-   From the begin of a realloc or a free to the end, a token holds the entry of the block, and the
-   block is off the map. A fence is a function of the host that tells when a device has finished
+   From the beginning of a realloc or a free to its end, a token holds the entry of the block, and
+   the block is off the map. A fence is a function of the host that tells when a device has finished
    with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
    state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
    before it changes anything. Locks: none is held at the return. */
@@ -18765,8 +18772,8 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
-                         error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; memlord_realloc_end and
+                         memlord_free_end return an error for it */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
@@ -18832,8 +18839,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
 }
 
 /* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
-   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
-   stack. */
+   the stack that it had. Returns the number of the stack's row, or 0 if the block has no stack. A
+   row of a stack has the totals of the blocks with that stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -19192,8 +19199,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* The note is cleared, because the debug line of a later call would otherwise count
-               this free again. */
+            /* Without this store the debug line of a later call would count this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -19417,9 +19423,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
-   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
-   own storage and is replaced. */
+   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
+   function discards the fence. No block waits if the alloc of the source was dropped, or if the
+   block moves to its own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -19539,8 +19545,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
    entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
    has the facts of a block for which its entry has no room. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard; only a
-   free counts at its own site after that. Locks: no lock is held when a call returns. */
+   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
+   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
@@ -19551,8 +19557,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
         the general path. So a thread's first call on a ledger takes the general path, and so does a
-        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
-        what the thread's calls have to do besides. In the usual case this mask is 0.
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`,
+        whose bits give the thread's calls further work. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -19571,12 +19577,12 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. If the peak or a band needs more work, the result of the count is negative. The
-        level of a cell is the bytes that the thread allocated, less those that it freed. If an
-        alloc raises the level above the cell's limit, or a free takes it below the published part,
-        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
-        may be due.
-     7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
+        at once. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. The function that counts returns a negative number in two cases. First, an alloc
+        raises the level above the cell's limit, or a free takes the level below the published
+        part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
+        the device's bands is due.
+     7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
         mli_free_finish leaves the shard, after it has published the cells that are due. These
         functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
         mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
@@ -19602,7 +19608,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
                        calls/record: every block, every shard, every thread. It makes what is
                        missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
-   takes all releases, and mli_free_full all blocks with a row. */
+   takes all releases, and mli_free_full all blocks that have a row of a site or a tag. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 

@@ -80,8 +80,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     return word;
 }
 /* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. If the type or the index of a device has more bits, returns the index of the last element,
-   which is always 0. */
+   index. If the type or the index of a device has more bits, returns the index of the last element;
+   that element is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -230,9 +230,9 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles. Only 1024 of them are in one shard. With 64-bit
-   addresses the bound is 4 MiB, because a program that is not position independent begins there,
-   and its heap follows. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. Each 1024 successive handles are in one shard.
+   With 64-bit addresses the handles end below 4 MiB, because a program that is not position
+   independent begins at 4 MiB, and its heap follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -299,8 +299,8 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns the header of the home. Prefetches the second cache line of
-   the home. */
+/* Finds the home of a key, and returns a pointer to the header of the home. Prefetches the second
+   cache line of the home. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -318,8 +318,8 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     return 0;
 }
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
-   Returns NULL if no slot is vacant. Returns NULL, too, if the key may be live: a print matches, or
-   an entry overflowed to a later bucket. */
+   Returns NULL if no slot is vacant. Also returns NULL if the map may already have the key,
+   because a print matches or an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -354,7 +354,7 @@ static MLI_HOT void mli_home_store(const mli_home *home) {
 
 /* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
    header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
-   or if the shard has no table, leaves the shard and returns 0. */
+   or if the shard is stopped or has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -395,10 +395,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller against every thread T of the ledger, so that one of the two sees the other: T
-   sees what the caller stored before this call, or the caller sees after this call what T stored
-   before T's load. Two uses need this. In one the caller stores a shard's state, and T stores
-   `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
+/* Orders the caller and every thread T of the ledger. Each of the two first stores and then loads.
+   T's load sees what the caller stored before this call, or the caller's load after this call sees
+   what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
+   T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
 
    The system's barrier for all threads provides this order. Without that barrier T executes one of
    its own: the exchange when T enters a shard, and the addition when T ends a call
@@ -411,9 +411,9 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
    for longer.
 
-   Several callers may find the refusal at once, while others still had the barrier. Each caller is
-   ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
-   over a free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
+   Some callers may still get the barrier while others are refused it. Each caller is ordered
+   by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
+   free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
@@ -447,11 +447,11 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
 
-/* Returns 1 if the shard should have a larger table, because too many entries are outside their
-   home. Too many are 14, 22, 30 or 38 such entries for each 64 buckets. Which of these numbers
-   holds depends on the number of the shard, so that shards of equal blocks do not all grow at once.
+/* Returns 1 if the shard should have a larger table, because the number of entries outside their
+   home has reached a limit. The limit is 14, 22, 30 or 38 such entries for each 64 buckets. The
+   number of the shard chooses the limit, so that shards of equal blocks do not all grow at once.
    One shard can then use the memory that another has returned. In a small ledger, which can spare
-   the memory, 2 such entries for each 64 buckets are too many, so that almost every entry is in its
+   the memory, the limit is 2 such entries for each 64 buckets, so that almost every entry is in its
    home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 

@@ -5,7 +5,7 @@
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* its items are mli_stb_string; it has every text once */
+    mli_dict strings;            /* of the kept strings; its items are mli_stb_string */
     uint64_t bytes;
     mli_ptr labels;              /* const char *: a kept string */
 };
@@ -15,9 +15,9 @@ struct mli_names_state {
    entries until it is half full. Then a new table of four times its size, at most MLI_INDEX_MAX,
    becomes the newest. So growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs that a table has; they take 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow this struct; count of them are in use */
+    uint64_t mask, count; /* mask + 1 pairs follow this struct; `count` of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
@@ -44,8 +44,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* a block is left if another thread has done the
-                                                      work meanwhile */
+    mli_own_free(lord, spare->block, spare->size); /* not NULL if the retry did not use the block,
+                                                      because another thread did the same work */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -58,8 +58,7 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
 
-/* Returns the bytes of a block that are used for an allocation of `size` bytes, the head
-   included. */
+/* Returns how many bytes of a block an allocation of `size` bytes takes, the head included. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
@@ -287,7 +286,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
-    if (r == MEMLORD_OK) /* pairs with the load in mli_labels */
+    if (r == MEMLORD_OK) /* the store pairs with the load in mli_labels */
         mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }

@@ -1,10 +1,11 @@
-/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
-   from addresses to rows and records. A row has the counters of a device, a site or a tag. A cell
-   is a thread's part of a row, and the orphan record has the cells of threads without a record. The
-   cold lock is a lock of the process, mli_process.cold_lock. A kept string is the ledger's copy of
-   a string: there is one copy of each text, and it lives until the ledger ends. May use base/memory
-   and books/counters. Invariant: a function whose name ends in _locked runs under the cold lock,
-   and takes no memory from the host. Lock: the cold lock. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index.
+   The index finds a row, or the record of a site or a module, by an address. A row has the counters
+   of a device, a site or a tag. A cell is a thread's part of a row, and the orphan record has the
+   cells of threads that have no thread record. The cold lock is a lock of the process,
+   mli_process.cold_lock. A kept string is the ledger's copy of a string: there is one copy of each
+   text, and it lives until the ledger ends. May use base/memory and books/counters. Invariant: a
+   function whose name ends in _locked runs under the cold lock, and takes no memory from the host.
+   Lock: the cold lock. */
 #ifndef MLI_BOOKS_NAMES_H
 #define MLI_BOOKS_NAMES_H
 #include "api/api.h"
@@ -78,12 +79,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the site
-                                  with this address, or a dev */
-#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth (mark, scope and
-                                  stream of blocks), the value its number */
-#define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
-#define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
+/* The top 8 bits of a key are a dev or one of these numbers. */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or a device; the value
+                                  is the record of the site, or the dev of the device */
+#define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
+                                  block); the value is the number of the birth */
+#define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
+                                  the record of the module */
+#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site's content; the value is the
+                                  record of the site */
 
 /* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {

@@ -51,7 +51,7 @@ MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the word2 that an entry would have without a side record. It has the numbers of the
    block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
-/* Returns the references of a block, wherever they are counted. */
+/* Returns the number of references of a block, from word1 or from the side record. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
 /* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
@@ -94,7 +94,8 @@ typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
     uint32_t room;            /* the number of parts that the array has room for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, in order of
+                                 offset */
 } mli_parts;
 
 /* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.

@@ -29,7 +29,7 @@ typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
     size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
-                               blocks that they open */
+                               blocks that they record */
     mli_pick *at;
     char pad[24];
 } mli_picks;
@@ -38,7 +38,7 @@ typedef struct mli_picks {
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
 /* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room that was reserved for a block, because the block is not opened. */
+/* Gives back the room that was reserved for a block, because the call does not record the block. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);

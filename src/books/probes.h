@@ -38,8 +38,8 @@ typedef struct mli_probe {
     int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
-/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
-   looks into it. */
+/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
+   it calls mli_probe_scan. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
 /* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
    home if the shard is shared. */

@@ -161,21 +161,23 @@ typedef struct mli_saver {
 enum {                        /* memlord.threads.alert: the work that the end of a call finds */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
-    MLI_ALERT_DROPS = 2,   /* there are fences to drop */
+    MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */
     MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
+    MLI_ALERT_POLLER = 8,  /* helpers are to be started: a device is new and is to have a poller,
+                              or this process is a forked child */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* shifted left by a device type, this bit means that fences of that type
-                              are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
-                                                         many flags near_threshold and
-                                                         check_requested (mli_watch) are set */
+    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+                              of that type are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+                                                         number: how many of the flags
+                                                         near_threshold and check_requested
+                                                         (mli_watch) are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
-enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
+enum { /* memlord.threads.hooks: the bits that the ledger sets in `special` of every thread */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
     MLI_HOOK_STACKS = MLI_SPECIAL_STACKS,
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
@@ -202,10 +204,10 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter by an exchange: several threads share it, and each of
-   them would have to know of the bit. Requires: the caller holds the registry lock; no other thread
-   uses the record, unless it is the orphan record. The exchange and the load are seq_cst: see
-   mli_barrier_threads. */
+   The threads that share the orphan record always enter by an exchange, because the record cannot
+   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
+   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
@@ -228,8 +230,8 @@ static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
-/* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
-   Requires: no other thread knows the dev yet. */
+/* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
+   the other types. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
    (mli_watch) are set. */
@@ -278,15 +280,16 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the function that runs at the exit of the calling thread, with the thread's number as its
-   argument. The add and the load are seq_cst, because another library may get the same exit key
-   once MemLord has deleted it: see mli_process_end. */
+/* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
+   key. This is the thread-local key whose destructor is the hook. The add and the load are seq_cst,
+   because another library may get the same key once MemLord has deleted it: see
+   mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
    call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Ends a call that mli_thread_get began: gives back the orphan record. */
+/* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the

@@ -24,15 +24,15 @@ typedef struct mli_watch {
                          callbacks and phys */
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
-                                         signed */
+                                         both are signed numbers */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
-    uint64_t free_interval;     /* how many bytes a thread frees from one request of a band check to
-                                   its next; 0 means that it requests none */
+    uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
+                                   bytes; 0: no thread requests a check because of its frees */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
@@ -43,10 +43,10 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again; `live` is its live bytes. That is so
-   if `live` exceeds the live bytes at the last note by more than a 16th. Below the peak, more than
-   a 128th is enough. So holders are noted seldom while memory grows, and once more close to the
-   peak. */
+/* Returns 1 if the holders of a device are to be noted again. `live` is the device's live bytes.
+   The result is 1 if `live` exceeds the live bytes at the last note by more than a 16th. While
+   `live` is below `peak`, more than a 128th is enough. So holders are noted seldom while memory
+   grows, and once more close to the peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 #endif

@@ -22,8 +22,8 @@
 #include "calls/record.h"
 
 enum { /* values of memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or is all zeros; a call that ends it returns an
-                         error */
+    MLI_TOKEN_USED,   /* the token was used, or is all zeros; memlord_realloc_end and
+                         memlord_free_end return an error for it */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
@@ -89,8 +89,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
 }
 
 /* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
-   the stack that it had. Returns the row (the totals) of the stack, or 0 if the block has no
-   stack. */
+   the stack that it had. Returns the number of the stack's row, or 0 if the block has no stack. A
+   row of a stack has the totals of the blocks with that stack. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -449,8 +449,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* The note is cleared, because the debug line of a later call would otherwise count
-               this free again. */
+            /* Without this store the debug line of a later call would count this free again. */
             mli_self.note.unknown = 0;
         }
     }
@@ -674,9 +673,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. Discards the fence if the move succeeds, but no block waits
-   for the fence. This happens if the alloc of the source was dropped, or if the block moves to its
-   own storage and is replaced. */
+   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
+   function discards the fence. No block waits if the alloc of the source was dropped, or if the
+   block moves to its own storage and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

@@ -22,8 +22,8 @@
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
         the general path. So a thread's first call on a ledger takes the general path, and so does a
-        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`:
-        what the thread's calls have to do besides. In the usual case this mask is 0.
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`,
+        whose bits give the thread's calls further work. In the usual case this mask is 0.
      2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
@@ -42,12 +42,12 @@
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. If the peak or a band needs more work, the result of the count is negative. The
-        level of a cell is the bytes that the thread allocated, less those that it freed. If an
-        alloc raises the level above the cell's limit, or a free takes it below the published part,
-        mli_cell_publish_due has to publish the cell. After a free, a check of the device's bands
-        may be due.
-     7. Leave the shard: store NULL in t->inside. If a result was negative, mli_alloc_finish or
+        at once. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. The function that counts returns a negative number in two cases. First, an alloc
+        raises the level above the cell's limit, or a free takes the level below the published
+        part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
+        the device's bands is due.
+     7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
         mli_free_finish leaves the shard, after it has published the cells that are due. These
         functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
         mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
@@ -73,7 +73,7 @@
                        calls/record: every block, every shard, every thread. It makes what is
                        missing: the thread's record, the device, rows, cells
    A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
-   takes all releases, and mli_free_full all blocks with a row. */
+   takes all releases, and mli_free_full all blocks that have a row of a site or a tag. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 

@@ -5,8 +5,8 @@
    entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
    has the facts of a block for which its entry has no room. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard; only a
-   free counts at its own site after that. Locks: no lock is held when a call returns. */
+   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
+   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
 #ifndef MLI_CALLS_FAST_H
 #define MLI_CALLS_FAST_H
 #include "api/api.h"

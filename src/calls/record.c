@@ -15,10 +15,10 @@
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. If a block has more references, a release only takes
-        one off. A freed block with fences becomes pending.
-     5. Count a free at the site that called it. Record the event, put the thread record back, and
-        write the line of MEMLORD_DEBUG.
+        Both count before they leave the shard. If a block has more than one reference, a release
+        only takes one off. A freed block with fences becomes pending.
+     5. Count a free also at the site that freed the block. Record the event, put the thread record
+        back, and write the line of MEMLORD_DEBUG.
      6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
