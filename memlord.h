@@ -3639,7 +3639,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* __get_cpuid, which tells if the counter is steady */
+#include <cpuid.h> /* __get_cpuid, which tells if the time-stamp counter is steady */
 #elif defined(_MSC_VER)
 #include <intrin.h> /* intrinsics for atomics */
 #endif
@@ -3770,8 +3770,8 @@ typedef struct mli_job {
 #endif
 
 /* Declares a private function or table that other modules use. In the product, memlord.h, it is
-   static. In a build with an object for each module the linker sees it, and hosts do not. A
-   variable is declared in the header of its module and defined in the body. */
+   static. In a build with an object for each module it has hidden visibility. A variable is
+   declared in the header of its module and defined in the .c file. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3862,9 +3862,11 @@ MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
 /* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a path leads to something other than a regular file, or if that is not known. */
+/* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
+   that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
+/* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
+   error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
@@ -4353,8 +4355,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
-                             text that was cut ends in "..."; "" also if mli_identity_read was not
+    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; a text
+                             that was cut ends in "..."; "" also if mli_identity_read was not
                              asked for them */
 } mli_identity;
 
@@ -4532,8 +4534,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
    count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
-   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
-   pages are on other lists and count as used. So does cache that memory.stat does not list. */
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem, locked pages
+   and cache that memory.stat does not list are not subtracted, so they count as used. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4593,12 +4595,12 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
-    if (!p) return 0; /* the kernel has no cgroups */
+    if (!p) return 0; /* the process is in no memory cgroup */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
+        while (cpu->path[--end] != '/') {} /* cpu->path[top] is a slash, so the loop ends */
     }
     return -1;
 }
@@ -4861,10 +4863,10 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
    for dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
-   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
-   that case the result is 0. */
+/* With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. A malloc may call this function while
+   a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
+   abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4918,9 +4920,9 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
 }
 
 /* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
-   set up, and a malloc that records runs before that. For a dynamic program the kernel gives the
-   address of the loader, unless the loader was started by name (ld.so ./program). In that case the
-   headers of the program name a loader. */
+   set up, and MemLord may record a malloc before that. So this function checks that the program
+   is dynamic. The kernel gives a dynamic program the address of the loader, unless the loader was
+   started by name (ld.so ./program). In that case the headers of the program name a loader. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -5076,9 +5078,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
-   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
-   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is their
+   address as a dynamic section gives it. Some loaders add the bias to the addresses in that
+   section, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -5170,8 +5172,8 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
         search->parts[part / 8] |= (unsigned char)(1u << part % 8);
     }
 }
-/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0, except that it may return 1 if such an address is near. */
+/* Returns 1 if the address of a query is from `start` to `end`, both included. May also return 1 if
+   the address of a query is only near that range. Otherwise it returns 0. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -5181,8 +5183,8 @@ static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t sta
     while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
     return search->parts[part / 8] >> part % 8 & 1;
 }
-/* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
-   begins last counts. */
+/* Sets the symbol of each query whose address is in the symbol. If several symbols contain an
+   address, the one with the highest start is set. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
                             const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
@@ -5329,7 +5331,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
         mli_nap(1000000);
     }
-    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    /* Look dlopen up by name, because a program need not link it. Before glibc 2.34 it is in a
+       library of its own. */
     reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
@@ -5343,8 +5346,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-/* This code is in an executable, or in a library under musl, which unloads no library. On other
-   systems nothing keeps the module loaded. */
+/* Does nothing. An executable is never unloaded, and musl unloads no library. On other systems a
+   library with this code may be unloaded. */
 MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 
@@ -5381,8 +5384,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; }
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
-   host and MLI_NOTE_CALLER, which notes the host's return address. */
+/* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
+   between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5411,11 +5414,11 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
-/* Below -O2 the functions that run between a call of the host and MLI_NOTE_CALLER keep their
-   frames. Recorded stacks leave these frames out. These functions lie in one section, and the
-   linker tells where the section begins and ends. So mli_is_own compares the address with these
-   bounds. A copy of such a function that was inlined into the host's function lies elsewhere, and
-   counts as the host's. */
+/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
+   frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
+   tells where the section begins and ends. mli_is_own compares an address with these bounds. A
+   copy of such a function that was inlined into the host's function lies elsewhere, and counts as
+   the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5445,8 +5448,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
 /* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
-   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that no
-   program must link them. */
+   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that a
+   program need not link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -7919,9 +7922,10 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    some work. The orphan record serves the threads that can have no record of their own. A row has
    the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
    number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
-   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
-   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
-   the registry lock; the orphan lock, for the orphan record. */
+   function that runs when the thread ends. A sweep frees the records whose thread has ended. May
+   use base/memory and os/. Invariants: a record in use belongs to one thread; a free record keeps
+   its counts and its shards for the next thread. Locks: the registry lock; the orphan lock, for the
+   orphan record. */
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
@@ -7931,7 +7935,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
-#define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
+#define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
@@ -7951,9 +7955,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
-                                    many unpublished bytes: it adds these bytes to the rows. Another
-                                    thread has begun to count on a row, or has reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
+                                    peak. So the thread's next call publishes the cells that have
+                                    too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -7965,7 +7969,7 @@ typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
     void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
                         mli_thread_scope */
-    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
+    uint64_t bits;   /* for a cell: the bits of a map entry's word2 that name its row */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -7978,18 +7982,18 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the outermost span of the context, kept for the next scope; NULL
-                               until it is made */
+    struct mli_span *spans; /* the span of the context's outermost scope; NULL until it is made;
+                               stays when the scope ends, for the next outermost scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
-    uint32_t id;            /* differs for each context: see memlord_guard */
+    uint32_t id;            /* no other context has this id: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part,
-   from the context that the thread is in. */
+/* The part of a context that every recording call reads. While a thread is in the context, this
+   part is in the thread's record. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -7998,8 +8002,8 @@ typedef struct mli_current {
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
                                         up */
-    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
-                                        holds */
+    uint64_t birth_mark;             /* the mark that birth_bits was looked up for, as
+                                        mli_mark_bits returns it */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -8017,7 +8021,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* a copy of the part of the context that every recording call reads */
+    mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -8038,36 +8042,37 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
-                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
-                                means every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
+                                none; MLI_DEV_ALL means every device, because the thread published
+                                cells of several devices. The next mli_call_end that finds an alert
+                                handles this device, too, and sets other_dev to 0 */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
-    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if there
-                                was none */
+    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
+                                thread has had no block picked */
     uint32_t taken_type;     /* the device type of this block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
 enum { /* mli_helper.state */
-    MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* some thread is starting, waking or joining the helper's thread */
-    MLI_HELPER_RUNS,  /* the helper's thread runs */
-    MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
+    MLI_HELPER_NONE,  /* the helper does not run */
+    MLI_HELPER_BUSY,  /* some thread starts or stops the helper */
+    MLI_HELPER_RUNS,  /* the helper runs */
+    MLI_HELPER_FAILED /* the helper could not start; memlord_gc_poll does its work instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
-   ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link the function. */
+/* The function that writes a requested report, or saves what a recorder (services/snapshots)
+   records. `end` is 1 if the ledger ends or the recorder stops. Calls reach the function by a
+   pointer, so that a program without reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: the work that the end of a call finds */
+enum {                        /* memlord.threads.alert: the work that the end of a call has to do */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */
@@ -8246,7 +8251,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
-#define MLI_SWEEP_MIN 16u /* the least number of records for which a sweep is worthwhile */
+#define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -8337,7 +8342,8 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* raised before the thread counts any byte */
+        mli_u32_load(&lord->threads.allowance)) /* the alert comes before the thread
+                                                    counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -8357,8 +8363,7 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that it is time to search for those whose
-   thread has ended. */
+   memory. Raises MLI_ALERT_THREADS if a sweep is due and no record is free. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -8381,9 +8386,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
-   since. The next sweep frees these records. */
+/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. The
+   thread has ended, or is the calling thread, which has new thread-local storage and so does not
+   know its number. The next sweep frees the records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -8406,7 +8411,7 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
 }
 /* Returns 1 if MemLord has started in this process. Waits at most 0.1 s for a thread that is
    starting it now. That thread may be in a malloc of the host, and wait there for a lock that the
-   calling thread holds. The acquire load pairs with the release stores of DONE. */
+   calling thread holds. The acquire load pairs with the release stores of MLI_START_DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -8416,8 +8421,8 @@ static MLI_COLD int mli_process_started(void) {
 }
 /* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread may
    have no record: its exit hook has run, no hook can be set (yet), or the thread belongs to another
-   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
-   and the kernel tells it that all threads here have ended. */
+   process. A child of vfork is such a process: it shares the memory and the thread-local storage of
+   its parent, and the kernel tells it that all threads of the parent have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -8436,8 +8441,8 @@ static MLI_COLD int mli_thread_ready(void) {
 }
 
 /* Returns the calling thread's record in a ledger other than the one that the thread used last. If
-   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
-   orphan record. Returns NULL if the ledger's own allocator makes the call. */
+   the thread may have no record, or there is no memory for a record, locks and returns the orphan
+   record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -8509,8 +8514,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
                                                helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
-       the two threads sees what the other stored */
+    /* This addition is seq_cst, and so is the exchange by which another thread sets *wish to
+       `none`. So either this thread sees `none`, or the other thread sees MLI_HELPER_BUSY. */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -9319,7 +9324,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
    needs no lock for that. Locks: joint, one for each invocation. */
 
-#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
 /* What a span knows of a device: the thread's level when the span began, and the highest level
    since then. */
@@ -9328,11 +9333,11 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
-   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
-   of the thread's cell, less the level at which the context's span began. The base is the published
-   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
-   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
-   are sums over the contexts that have left. */
+   enter it, too. The base of a thread's cell is the published part of the cell's level, and is at
+   most that level. While a thread runs a context that is in the invocation, the member `level`
+   includes the base of the thread's cell, less the level at which the context's span began. So
+   `level` is at most the bytes that all contexts have added. `high` is at most the peak of these
+   bytes. `bytes`, `blocks` and `delta` are sums over the contexts that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
@@ -9346,8 +9351,8 @@ typedef struct mli_joint {
 
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
-    struct mli_span *around; /* the span of the scope around; NULL if there is none */
-    struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
+    struct mli_span *around; /* the span of the enclosing scope; NULL if there is none */
+    struct mli_span *inner;  /* the span for a scope inside this one; NULL until it is made */
     uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
@@ -9362,12 +9367,13 @@ typedef struct mli_span {
 
 /* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
+/* Raises a span's highest level on a device to `level`, if `level` is higher. Compares by the sign
+   of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
-   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
-   it. `by` and `above` are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Before that, the highest level
+   since the last call was the old level plus `above`. Raises `high` to the higher one of this level
+   and the new level, if `high` is lower. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -11570,15 +11576,15 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
-   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library. A
-   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
-   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
-   stream that a block began with. May use books/names, books/counters and books/devices.
-   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
-   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
-   lock. */
+/* Owns the records of sites, and finds the rows whose counters a call changes. A site is a point in
+   the host's code: a struct that the host declares (memlord_site), or the return address of a call.
+   A row has the counters of a site or a tag on one device. A module is an executable or a library.
+   A place is a module and an offset in its file. A kept string is the ledger's copy of a string.
+   The index (books/names) finds a record or a row by an address. A birth is the mark (see
+   memlord_mark), the scope and the stream that a block began with. A shard is a part of the map of
+   blocks. May use books/names, books/counters and books/devices. Invariants: the record of a site
+   lives until the ledger ends; no function here allocates or takes a lock inside a shard. Locks:
+   the cold lock. memlord_sites_enable takes only the registry lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
@@ -11595,11 +11601,11 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
-    mli_u64 device_ns;            /* the time on devices that the host reported */
+    mli_u64 device_ns;            /* the nanoseconds that memlord_scope_device_time has added */
     mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
                                      begin */
-    mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
-                      birth in the low 26 bits, its mark above them; 0 means none yet */
+    mli_u64 birth; /* a cache of the latest birth that has this scope and no stream. The low 26 bits
+                      are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
@@ -11616,8 +11622,8 @@ typedef struct mli_birth {
    another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
-                           known */
+    const void *module; /* the module that has the struct, as mli_module_of returns it; NULL if the
+                           module is not known */
 } mli_site_origin;
 
 /* A module: an executable or a library in which a return address was seen. The record lives until
@@ -11652,13 +11658,13 @@ typedef struct mli_site_record {
                                 only the displayed function is known */
     const void *address;     /* the return address by which the site was first seen; NULL if the
                                 site is a struct of the host */
-    const void *module;      /* of a struct of the host: the module that has it (see
-                                mli_site_origin) */
-    const mli_module *where; /* of a return address: the module that has it; NULL if none has */
+    const void *module;      /* if the site is a struct of the host: the module that has
+                                the struct (see mli_site_origin) */
+    const mli_module *where; /* the module that has the return address; NULL if none has it */
     uint64_t offset;         /* the offset of the byte before the return address, in the file of the
                                 module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    struct mli_site_record *before; /* the site of a return address that was made before this one */
+    struct mli_site_record *before; /* the next older site of a return address, or NULL */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
                                 the site */
 } mli_site_record;
@@ -11738,8 +11744,8 @@ struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
     mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
                         cold lock */
-    mli_ptr named;   /* mli_site_record *: the symbols of this site and of all older ones were
-                        looked up; NULL: of no site */
+    mli_ptr named;   /* mli_site_record *: the newest site when mli_places_name last looked up
+                        symbols; NULL if it has not done so */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -11865,9 +11871,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
-   if it lies in the page where the module starts, because every module has that page; otherwise
-   returns 1. */
+/* Returns 0 if another build id is now in memory where that of `module` was; else returns 1. Also
+   returns 1 if the id cannot be read. The id can be read only if it lies in the first page of the
+   module, because whichever module is there now has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -11961,8 +11967,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Makes the name of a place, such as "libfoo.so+0x1f0" from its module and offset. Without a module
-   makes the name from the address. */
+/* Makes the name of a place, such as "libfoo.so+0x1f0", from its module and offset. If `module` is
+   NULL, the offset is an address, and the name is only this address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -12051,9 +12057,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
-   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
-   memory and then call again. */
+/* Makes reports display a copy of `from` for a site. Adds the copy to the index, because the host
+   may get the copy and pass it back. Returns MLI_AGAIN if the caller has to get memory and then
+   call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -12089,9 +12095,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
-   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
-   up, too. */
+/* Goes through the list of sites from `site` until `end`. Writes to `q` up to n sites whose symbols
+   were not looked up, marks them as looked up, and returns how many it has written. Marks a site
+   whose module is gone, too, but does not write it. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -12122,7 +12128,7 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
         named.function = q[i].name;
         (void)mli_site_set_display(lord, site, &named);
     }
-    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load above */
+    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load of `end` */
     mli_own_free(lord, q, n * sizeof *q);
 }
 
@@ -12845,14 +12851,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
-/* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
-   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
-   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
-   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
-   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
-   births. */
+/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. A birth is
+   the mark (memlord_mark), the scope and the stream with which a block begins. A cache has entries
+   in a hash table. The home of a key is the entry at which its look-up begins. A dev is the number
+   of a device. A row has the counters of a site or a tag on a device, and a cell is a thread's part
+   of a row. The orphan record serves the threads without a record of their own. A kept name is the
+   ledger's copy of a string. An interposer is a MemLord that is preloaded into the process. May use
+   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
+   tags. Lock: the cold lock, for new names and births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
@@ -12861,8 +12867,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
-                                       scope */
+    MLI_CACHE_SCOPE_SITE            /* the same totals, by the memlord_scope_site of the scope
+                                       and the parent scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12891,9 +12897,9 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
-   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
-   cell for it. Requires: the caller is not inside a shard. */
+/* Returns the bits of a map entry's word2 that name the row of a site or a tag on a device. Returns
+   0 if there is no room for the row. On first use makes the row and the thread's cell for it.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
@@ -13035,8 +13041,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth. If it has none yet, returns 0, and *key is a free key of the index
-   for the birth. */
+/* Returns the number of a birth. If the birth has no number yet, returns 0, and sets *key to the
+   key under which the caller can add the birth to the index. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -13126,8 +13132,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. The scope and the stream in it are 0 if the block has none, or if
-   there was no room for its birth. */
+/* Returns the birth of a block. If the block began in no scope, the scope in the birth is 0. If it
+   began on no stream, the stream is 0. If there was no room for the birth, both are 0. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -13360,8 +13366,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* the record can be given back before its cache is used, because the
-                                orphan record caches nothing */
+    mli_thread_put(lord, t); /* may come before the use of the record's cache: only the orphan
+                                record is locked, and its cache stays empty */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -13473,17 +13479,17 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   A node of the tree is a return address below the node of its caller, and a stack is the path from
-   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
-   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   A node of the tree has a return address, and its parent is the node of the caller. A stack is the
+   path from a node to the root, node 0. A row has the totals of one stack, for one site, on one
+   device. A shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
    MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
    MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 
 /* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
    again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
-   change while the thread is inside the shard and no other thread can reach the block. The thread
-   reserves room in the table before it enters the shard. The table has parts, and all keys of one
-   shard are in one part. So threads that use different shards seldom wait for each other. */
+   change while a thread is inside the block's shard, so that no other thread can reach the block.
+   The thread reserves room in the table before it enters the shard. All keys of one shard are in
+   one part of the table. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right if the module is unloaded later. */
@@ -13507,14 +13513,14 @@ typedef struct mli_stack_row {
     mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
                              MLI_STACK_UNITS */
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
-    mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
-                             had another alloc picked */
+    mli_u64 temporaries;  /* since the last reset: how many picked blocks were freed by the thread
+                             that allocated them, before another of its allocs was picked */
     mli_u64 held;         /* an estimate of the bytes that were live at the peak of the device: the
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves the alloc and counts its bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc may
+   have to be picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -13532,13 +13538,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 /* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns how many frames are taken of a stack now; 0 means that no stacks are taken. */
+/* Returns how many frames a stack may have now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 /* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
-/* Returns how many stacks could not be taken in full. */
+/* Returns how many stacks could not be unwound since the last reset. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 /* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
@@ -13563,8 +13569,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` these totals are then as if the block had not been allocated. */
+/* Removes a block from the table and from the totals of its stack, because the block ends. If
+   `undo` is 1, the totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block from the totals of its stack, after the block was removed from the table.
    `frees` is 1 if the block ends. */
@@ -13572,9 +13578,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
-   older block, which is being moved or put back. The new block counts in the totals of the stack on
-   `dev`, for the site with the row `site`. */
+/* Gives the stack `pick` to the block that this call records under `key`. An older block had this
+   stack; the call moves that block or puts it back. The new block counts in the totals of the
+   stack on `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13582,9 +13588,9 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
    alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
-   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
-   caller is not inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds the stack,
+   reserves room for `key` in the table, and notes the stack's row in mli_self for mli_pick_put.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -13603,15 +13609,15 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
-   device's peak. */
+/* Copies `live` to `held` in every row of a device, at a peak of the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
-   may load a library the first time. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
+   once, because the system's unwinder may load a library the first time. Requires: no other thread
+   changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
+/* Sets what counts from a reset to 0 in all rows and in mli_stacks_cut, and `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
@@ -13619,8 +13625,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
 
-#define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
-#define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
+#define MLI_STACK_HEADS 65536u     /* the number of hash chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* the number of hash chains of rows */
 #define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
                                       begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
@@ -13632,8 +13638,8 @@ typedef struct mli_stack_tables {
                                                                   row of a chain, or 0 */
 } mli_stack_tables;
 
-/* The functions of a ledger that takes stacks or has taken some. Other modules reach them by the
-   pointer in the ledger, so that a program that takes no stacks need not link them. */
+/* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
+   ledger, so that the linker can drop them from a program that takes no stacks. */
 typedef struct mli_stack_calls {
     void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
                  const memlord_site *site);
@@ -13643,18 +13649,18 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
-   release store in mli_stacks_begin. */
+/* Returns these functions, or NULL before the first mli_stacks_begin. The acquire load pairs with
+   the release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
-   of system calls. These calls neither wait nor fail, because the first call of a process may come
-   from inside malloc or from a sandbox. A forked child always gets another seed. */
+/* Sets a new seed for a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise the new seed differs in each run, process and ledger. The system calls used
+   here neither wait nor fail, because the caller may be inside malloc or in a sandbox. A forked
+   child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13867,7 +13873,7 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
 
 /* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
+/* Adds `by` to the variance of a row's live bytes. If every alloc is picked, `by` is 0. */
 static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -14020,8 +14026,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
-   site or, if there is no such frame, before the frame with the address of the caller. */
+/* Returns how many of `n` frames come before the first frame of the host. Searches for that frame
+   from the site's address on; if no frame has it, from the caller's; else from the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -14162,7 +14168,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+/* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
    picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
@@ -17915,7 +17921,7 @@ typedef struct mli_stack_totals {
 
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
-/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
    peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out);
@@ -17937,7 +17943,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may make `variance` negative */
     sum.error = mli_square_root(variance);
     return sum;
 }
@@ -18393,9 +18399,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
-   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has a ticket or an account of 0. */
+/* Checks the options of an alloc on a device, and copies them to *out. Keeps a copy of the tag's
+   name; if there is no memory for the copy, the alloc has no tag. If the ticket or the account is
+   not open on that device, sets that one to 0 in *out and returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -18414,8 +18420,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
    A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the line of MEMLORD_DEBUG; otherwise its
-   caller does. */
+   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
+   its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
@@ -27976,7 +27982,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+/* Counts in `lifetime` the lifetimes of the blocks whose alloc and free are both in the event ring.
    If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
@@ -28369,16 +28375,17 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
    and the reading functions of books/. Locks: those of the reading functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one without a function */
+                          one more entry, which has no function */
 
 /* What was allocated at a site when one function called it, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
+   numbers are estimates if only some allocs have stacks. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
-                       are any; else the live bytes; if no caller has these, the allocated bytes */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by them, and some
+                       caller has such bytes; else the live bytes or, if no caller has live bytes,
+                       the allocated bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -28389,8 +28396,9 @@ struct mli_callers {
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
     memlord *lord;
-    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
-                                that are inlined there; at the start the innermost node and 0 */
+    uint32_t node, function; /* node: the frame to look at next; function: the index of the next
+                                function among those of the frame, which are several if some are
+                                inlined; a walk starts at the innermost node and 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
@@ -28466,9 +28474,9 @@ static MLI_COLD int mli_allocates_by_name(const char *function) {
 }
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
    function that calls itself is not its own caller. If the site's own function is in a standard
-   library, or has a name that says that it allocates, passes over callers with such names, unless
-   all callers have one. The text in place of the frames of a cut stack has no file, and is no
-   caller. */
+   library, or has the name of an allocating function, passes over callers with the name of an
+   allocating function, unless all callers have one. A cut stack has a text such as "[cut: deeper]"
+   in place of some frames. The text has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
     const int library = mli_site_is_library(lord, site);
@@ -28487,7 +28495,7 @@ static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_s
     if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
     return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
-/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+/* Adds the bytes and allocs of a stack to those of its caller, `site`. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
                                     const memlord_stack_stat *s, uint64_t held) {
     mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
@@ -28561,8 +28569,9 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
                                first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
-   to no device. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
+   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
+   call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
@@ -28703,15 +28712,15 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: sentences `first` to `last` - 1 are written; the first sentence of
-                           all is number 0 */
+    size_t first, last; /* TEXT: only sentences `first` to `last` - 1 are written, numbered from
+                           0 */
     mli_out part;    /* the text of the part that is being composed */
-    const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
+    const memlord_site *site; /* the site that the part names, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part about `bytes`, and returns the output for its text. If the kind has
-   MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to the bytes that are left out. */
+/* Begins a part that tells of `bytes` bytes, and returns the output for its text. If the kind
+   already has MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to w->bytes. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -28848,8 +28857,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
 }
 
 /* Writes who holds most of a physical device: the largest other process, or all other processes
-   together if the largest is not known, and then the largest tag. Leaves out other processes that
-   hold less than this ledger. */
+   together if the largest is not known, and then the largest tag. Leaves out the other processes
+   if they all together hold no more than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -28918,9 +28927,9 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Writes the caller for which a site of a verdict holds more than half of its bytes, as in ",
-   mostly from load loader.c:10". These are the bytes at the peak if `peak` is 1, and else the live
-   bytes. Writes nothing if there is no such caller. */
+/* Writes the caller that more than half of a site's bytes come from, as in ", mostly from load
+   loader.c:10". Writes nothing if there is no such caller. Takes the bytes at the peak if `peak` is
+   1, and else the live bytes. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -29012,9 +29021,9 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t l
     return NULL;
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
-   site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
-   more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
-   mli_holder_tells rejects. */
+   site may be of different blocks, so each has its own share. If the arenas, or the bytes without
+   a tag, are more than the bytes of any tag, writes "arenas" or "untagged" in place of the tag.
+   Leaves out a tag that mli_holder_tells rejects. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -29056,7 +29065,7 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
+   Returns NULL if nothing had a tag, or if the largest tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -35846,8 +35855,8 @@ struct mli_saving_state {
 };
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
-   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   snapshots are taken at an interval, and the format shows snapshots (TEXT, JSON, HTML, TRACE and
+   TIMELINE do), adds one of this moment. The added snapshot belongs to the report and not to the
    ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
@@ -36410,11 +36419,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
-   is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
-   such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
-   tell that this hook runs. */
+   is the thread's number, because the thread-local storage may be gone when the hook runs. (MinGW
+   emulates such storage, and frees it earlier.) If the storage is still there, the hook sets
+   mli_self.exited, so that later calls of the thread get no record. Signals are blocked while the
+   hook runs. An interposer (a preloaded MemLord) has a signal handler that writes a report if no
+   call of MemLord is in progress. The handler cannot tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -36463,8 +36472,9 @@ static MLI_COLD void mli_fork_locks(int take) {
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Stops every ledger between two calls before a fork. The child has only the forking thread, so no
-   other thread may hold a lock at the fork, or be in the middle of a change. */
+/* Runs before a fork. Takes the locks of all ledgers, so that each ledger is between two calls. The
+   child has only the forking thread, so at the fork no other thread may hold a lock or be in the
+   middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
@@ -36492,8 +36502,9 @@ static MLI_COLD void mli_fork_child(void) {
                                                                     number */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
-                                                                    so the process has started */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* mli_process_start installs this
+                                                                    handler last, so the start is
+                                                                    complete */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -36530,11 +36541,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 #if !MLI_WINDOWS
 /* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
    later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
-   closed library. This destructor runs after the library's others, because 101 is the first
-   priority that a host may use. It also runs at the end of the process, where threads may go on. A
-   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
-   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
-   two threads sees the other. */
+   closed library. This destructor runs after the other destructors of the library, because 101 is
+   the lowest priority that a host may use, and the lowest runs last. The destructor also runs at
+   the end of the process, when other threads may still run. From then on, a thread that has no hook
+   yet shares the orphan record. The exchange and the add are seq_cst. So are the accesses of
+   mli_thread_hook to the same two words. So at least one of the two threads sees what the other has
+   written. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36621,9 +36633,9 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
 /* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
-   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
-   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
-   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
+   a freed block. May use all other modules. Invariant: a ledger that ends first stops its helpers,
+   then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
    Locks: the registry lock, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
@@ -36747,8 +36759,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
-   its ledger there need not link the services that mli_desc_start starts. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program whose
+   only ledger comes from memlord_global need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -36785,8 +36797,9 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
-   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
+/* Each thread remembers the ledger that it found last. After any ledger has ended, the thread's
+   next call searches the registry again. The acquire load pairs with the seq_cst add in
+   mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36819,9 +36832,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   what makes it may call a malloc that calls this function. The process is claimed before, so that
-   other threads wait. The process starts after, so that calls from within mli_process_start find
-   the ledger. */
+   the code that makes it may call a malloc, and that malloc may call this function. The process is
+   claimed before the ledger becomes the global one, so that other threads wait. The process starts
+   afterwards, so that calls from within mli_process_start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;
@@ -36884,11 +36897,11 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
 /* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
-   hook puts functions of MemLord in their place, and a slot keeps the host's. Also has the
-   functions behind the macros of api/shim. May use the recording calls and the allocator of the
-   host. Invariant: a function returns the result of the function that it replaces, and leaves errno
-   as that function did, whether or not the ledger could record the call. Locks: the registry lock,
-   while a table is hooked or unhooked. */
+   hook puts functions of MemLord in their place, and a slot keeps the host's functions. Also
+   has the functions behind the macros of api/shim. May use the recording calls and the allocator of
+   the host. Invariant: a function returns the result of the function that it replaces, and leaves
+   errno as that function did, whether or not the ledger could record the call. Locks: the registry
+   lock, while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -37172,10 +37185,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
-   scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
-   their order. */
+/* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
+   services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
+   cold lock while totals start over, then those of each module in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 

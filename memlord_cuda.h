@@ -338,14 +338,14 @@ extern "C" {
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are pending on
-                                          its device */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the pending frees of its
+                                          device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
                                           capacity, and this process's share is not known */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* the layer measures the time of scopes on the device */
 };
 
 /* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies the struct. */
@@ -359,9 +359,9 @@ typedef struct memlord_cuda_desc {
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
    pools. Bands ask for a collection only after the host has set a strategy; from then on the
-   ledger's pollers run, too. An integrated GPU shares the cpu's memory while it is attached
-   (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
-   new description. `desc` NULL means the default.
+   ledger's pollers run, too. While the ledger is attached, an integrated GPU shares the cpu's
+   memory (memlord_device_share), so the GPU's capacity is the cpu's. A ledger that is attached
+   already gets the new description. `desc` NULL means the default.
    Errors: E_UNSUPPORTED if there is no driver or no device; memlord_cuda_why says which. E_INVALID
            if the retry policy is not valid. E_STATE if another thread attaches or detaches this
            ledger, or if MEMLORD_CUDA_MAX_LEDGERS are attached. E_NOMEM. After an error nothing is
@@ -398,9 +398,9 @@ typedef struct memlord_cuda_pool {
     uint64_t reserved, reserved_high; /* the bytes of the device that the pools hold */
     uint64_t used, used_high;         /* the bytes allocated out of the pools */
     uint64_t graph_reserved, graph_reserved_high; /* the bytes of the device that graphs hold */
-    uint64_t graph_used, graph_used_high;         /* the part of these that graphs use */
+    uint64_t graph_used, graph_used_high;         /* the part of these bytes that is in use */
     uint64_t pools;         /* the number of pools in these sums */
-    uint64_t pools_dropped; /* how often a pool of any device found no room in the list */
+    uint64_t pools_dropped; /* how often the layer's list of pools, for all devices, had no room */
 } memlord_cuda_pool;
 
 /* Reads the pools of a device.
@@ -412,11 +412,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
-   Samples and collections do so by themselves, once a pool has held a byte. Between them wrapped
-   calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
-   is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
-   by each wrapped synchronisation.
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set); see Reserved in >>concepts. Once
+   a pool has held a byte, samples and collections set these bytes, too. Until the next sample,
+   a wrapped call that allocates or frees outside of pools, such as cudaMalloc, adds its change.
+   For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by one in 64
+   wrapped stream-ordered calls and by each wrapped synchronisation.
    Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
@@ -585,16 +585,16 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
-/* Records that the host frees a block when `stream` has done the work that it has now. The block is
-   pending until then, as after memlord_free_deferred. No memory is freed: the host gives the memory
-   back to a pool of its own, or by the runtime's own function. (The wrapper of that function would
-   end nothing, and would count an unknown free once the block is no longer pending.) The block is
-   on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
-   that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
-   on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block ends at once. If the stream refuses the event, the block ends and is counted in
-   fence_failures. `ptr` NULL does nothing.
-   Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
+/* Records the free of a block. The block is pending, as after memlord_free_deferred, until `stream`
+   has done the work that it has now. This function frees no memory: the host gives the memory back
+   to a pool of its own, or calls the runtime's own function, not the wrapper. (The wrapper ends no
+   pending block, and counts an unknown free if the block is no longer pending.) The block must be
+   on a cuda device or pinned. If the host records blocks of its own pool on a device of their own,
+   this must therefore be a cuda device with an index that no GPU has (memlord_device_share), not a
+   device of the type OTHER. An event is recorded on the stream now, or after a capture (see
+   >>concepts). If there is no memory for an event, the block ends at once. If the stream refuses
+   the event, the block ends and is counted in fence_failures. `ptr` NULL does nothing.
+   Errors: E_UNKNOWN if the block is not live; the ledger counts this mistake. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
@@ -602,9 +602,10 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 
 /* Records that a stream uses a block that was allocated on another stream, or a pinned block
    (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
-   done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
-   next poll. For a per-thread default stream it is the work it has now. The call is not needed
-   where the host makes the one stream wait for the other.
+   done the work that it had at the free. With MEMLORD_FLAG_DEFER the block waits for the work that
+   `stream` has at the next poll. If `stream` is a per-thread default stream, the block waits for
+   the work that the stream has now. The call is not needed where the host makes the one stream wait
+   for the other.
    Errors: E_UNKNOWN if the block is not live. E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
@@ -616,7 +617,7 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
-/* A scope from its begin to its end. Its fields are private. */
+/* A scope that memlord_cuda_scope_begin has begun. The fields are private. */
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
@@ -625,9 +626,10 @@ typedef struct memlord_cuda_scope {
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
    With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
-   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
-   time once the events are done. A scope that begins or ends while its stream is captured is not
-   timed. A scope that begins while 4096 others wait to be timed is not timed either.
+   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add
+   this time to the scope (memlord_scope_device_time) once the events are done. A scope that begins
+   or ends while its stream is captured is not timed. A scope that begins while the times of 4096
+   others are not yet known is not timed either.
    Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
@@ -1053,7 +1055,7 @@ MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
    0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
-/* Makes a context current on this thread and relaxes its capture mode, until
+/* Makes a context current on this thread and relaxes the thread's capture mode, until
    mli_cuda_leave_context. Returns 0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
@@ -1183,7 +1185,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
 /* Makes a device's primary context current. Relaxes the capture mode first, because a capture may
-   forbid to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
+   forbid retaining a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -1223,8 +1225,8 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; nothing subtracts this again, so no thread enters
-           the device any more */
+        /* relaxed, as in mli_cuda_enter_device; nothing subtracts MLI_CUDA_RESETTING again, so no
+           thread enters the device any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
         /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
@@ -1241,9 +1243,9 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, so this process looks like another one in the list. After a list without this
-   process `others` is therefore empty. After MLI_CUDA_HOLDERS_MISSES such lists no sample asks any
-   more. */
+   another process id, so this process looks like another one in the list. If a list lacks this
+   process although the process has a context on the device, `others` is therefore made empty. After
+   MLI_CUDA_HOLDERS_MISSES such lists in a row no sample asks for a list again. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
@@ -1253,16 +1255,16 @@ typedef struct mli_cuda_holders {
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
-/* Adds a user of NVML. The first user loads the library `name`, or the usual one if that is
-   NULL. */
+/* Adds a user of NVML. The first user loads the library `name`, or the usual library if
+   `name` is NULL. */
 
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
 /* Removes a user of NVML. The last user unloads the library. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
 /* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
-   *used is the total less what is free, because versions of NVML disagree about their own
-   figure. */
+   *used is the total less the free bytes, because what NVML itself counts as used depends on
+   NVML's version. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
 /* Returns the bytes that processes hold on device i, as of the last list. `active` is 1 if this
@@ -1358,7 +1360,8 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
-/* Adds a process to `others` if it is among the largest. `others` is in the order of bytes. */
+/* Adds a process to `others` if it is among the largest. `others` is sorted by bytes,
+   the largest first. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
@@ -1368,9 +1371,9 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Makes NVML list the processes. The list has room for 1024, because NVML fills in none if a list
-   is too short. It is static, because a thread's stack may be small. Requires: the caller holds
-   mli_cuda_holders_lock. */
+/* Makes NVML list the processes. The list has room for 1024 processes, because NVML fills in none
+   if the list is too short. The list is static, because a thread's stack may be small. Requires:
+   the caller holds mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;
@@ -1409,10 +1412,10 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have made or set. A pool is CUDA's store of
-   memory of a device for calls such as cudaMallocAsync. A graph is work that a stream has recorded;
-   it may hold memory, too. Other pools are not in the list, because they may be destroyed at any
-   time. Locks: mli_cuda_pools_lock. No thread holds it while it calls the driver. */
+/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in the
+   list, because they may be destroyed at any time. A pool is CUDA's store of memory of a device for
+   calls such as cudaMallocAsync. A graph is work that a stream has recorded; it may hold memory,
+   too. Locks: mli_cuda_pools_lock. No thread holds it while it calls the driver. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
@@ -1425,10 +1428,10 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
    on the list, stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up the bytes of a device's pools and graphs. The current pool (that of cudaMallocAsync)
-   comes first. If `keep` is not NULL, first trims the pools and graphs (lets them give back unused
-   memory), and leaves all pools together *keep bytes. Returns 0 if the driver does not tell.
-   Requires: this thread has entered the device. */
+/* Adds up the bytes of a device's pools and graphs. If `keep` is not NULL, first trims the pools
+   and graphs (lets them give back unused memory), but leaves *keep bytes in the pools together. The
+   current pool (that of cudaMallocAsync) is the first that may keep bytes. Returns 0 if the driver
+   tells nothing about the current pool. Requires: this thread has entered the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1656,7 +1659,7 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Has what the layer (memlord_cuda.h) tells a ledger about a device: its capacity, this process's
+/* Tells a ledger what the layer (memlord_cuda.h) knows of a device: its capacity, this process's
    share, and what its pools hold. A pool is CUDA's store of memory for calls such as
    cudaMallocAsync. A graph is work that a stream has recorded; it may hold memory, too. An
    integrated GPU uses the cpu's memory. Pollers, which are the ledger's threads that sample a
@@ -1741,8 +1744,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
 }
 
 /* Reads the cpu's capacity for an integrated GPU. The ledger asks for this only if it has refused
-   to let the GPU share the cpu's memory. The driver's own figure of free bytes leaves out the page
-   cache. */
+   to let the GPU share the cpu's memory. The driver's free bytes would not do, because they do
+   not include the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1756,7 +1759,8 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
 /* Returns the bytes of this process's context on device i, which is what the driver itself needs
    there. The function computes them once, when a sample first finds the context: the bytes that the
    process holds then, less those in the ledger. If NVML does not name the process, the growth of
-   the device's used bytes stands for what the process holds. */
+   the device's used bytes since the last sample without the context stands for what the process
+   holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1810,7 +1814,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* `total` and `used` are both NVML's here, because the driver counts another total */
+        /* `total` and `used` both come from NVML here, because NVML's total is not the driver's */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -2836,12 +2840,12 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
-   threshold of the host) leaves the pools what they may soon need again. These are the bytes used
-   now, the freed bytes that the device may still use, and the bytes freed since the last
-   collection. But it never leaves more than were ever used at once. The reclaimed bytes include
-   those that the pools give back by themselves during a wait for pending frees. Requires: this
-   thread has entered the device. */
+/* Trims the pools and graphs of a device: lets them give back unused memory. A trim leaves
+   keep_bytes in the pools. A trim for a band (a threshold of the host) leaves more, if the pools
+   may soon need more: the bytes used now, the freed bytes that the device may still use, and the
+   bytes freed since the last collection. This sum is limited to the most bytes that were ever used
+   at once. The reclaimed bytes include those that the pools give back by themselves during a wait
+   for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -3070,12 +3074,12 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns the handlers of forks. In a child the layer (memlord_cuda.h) has no driver, no attached
-   ledger and no lock that is held. May use all modules of the layer. Invariants: no thread takes a
-   lock of the layer while it holds a lock of the ledger, or the reverse. No thread holds a lock
-   over a call of the driver, except mli_cuda_loaded_lock while the driver loads.
-   mli_cuda_holders_lock is held while NVML lists processes, and a fork waits until NVML has done
-   so. Locks: a fork takes all locks of the layer except mli_cuda_loaded_lock and
+/* Owns the handlers of forks. In a child the layer (memlord_cuda.h) has no driver and no
+   attached ledger, and the locks that a fork takes are free. May use all modules of the layer.
+   Invariants: no thread takes a lock of the layer while it holds a lock of the ledger, or the
+   reverse. No thread holds a lock over a call of the driver, except mli_cuda_loaded_lock while the
+   driver loads. mli_cuda_holders_lock is held while NVML lists processes, and a fork waits until
+   NVML has done so. Locks: a fork takes all locks of the layer except mli_cuda_loaded_lock and
    mli_cuda_nvml_lock. */
 
 /* The handlers that run before a fork are called in the reverse order of their registration. The
@@ -3612,8 +3616,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
-   user of the stream, so the stream's record stays. */
+/* The use of a block on a stream. From mli_cuda_use_begin to mli_cuda_use_end the stream's
+   record has one more user, so the record stays. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */
@@ -3983,8 +3987,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
 
-/* Has the public functions that wrap a function of CUDA: allocations, frees, streams, resets,
-   virtual memory. Owns no state. May use all modules of the layer. Locks: none. */
+/* Has the public functions that each wrap a function of CUDA: allocations, frees, streams, resets,
+   virtual memory. Owns no state. May use all modules of cuda/. Locks: none. */
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
 

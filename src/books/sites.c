@@ -12,8 +12,8 @@ struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
     mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
                         cold lock */
-    mli_ptr named;   /* mli_site_record *: the symbols of this site and of all older ones were
-                        looked up; NULL: of no site */
+    mli_ptr named;   /* mli_site_record *: the newest site when mli_places_name last looked up
+                        symbols; NULL if it has not done so */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -139,9 +139,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if another build id is now at the address where `module` was loaded. Reads the id only
-   if it lies in the page where the module starts, because every module has that page; otherwise
-   returns 1. */
+/* Returns 0 if another build id is now in memory where that of `module` was; else returns 1. Also
+   returns 1 if the id cannot be read. The id can be read only if it lies in the first page of the
+   module, because whichever module is there now has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -235,8 +235,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Makes the name of a place, such as "libfoo.so+0x1f0" from its module and offset. Without a module
-   makes the name from the address. */
+/* Makes the name of a place, such as "libfoo.so+0x1f0", from its module and offset. If `module` is
+   NULL, the offset is an address, and the name is only this address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -325,9 +325,9 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Copies `from`. From now on reports display the copy for a site. Adds the copy to the index,
-   because the host may get this struct and pass it back. Returns MLI_AGAIN if the caller has to get
-   memory and then call again. */
+/* Makes reports display a copy of `from` for a site. Adds the copy to the index, because the host
+   may get the copy and pass it back. Returns MLI_AGAIN if the caller has to get memory and then
+   call again. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -363,9 +363,9 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
         }
     }
 }
-/* Fills `q` with up to n of the sites from `site` on, and before `end`, whose symbols were not
-   looked up. Returns how many these are. Skips a site whose module is gone, but marks it as looked
-   up, too. */
+/* Goes through the list of sites from `site` until `end`. Writes to `q` up to n sites whose symbols
+   were not looked up, marks them as looked up, and returns how many it has written. Marks a site
+   whose module is gone, too, but does not write it. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -396,7 +396,7 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
         named.function = q[i].name;
         (void)mli_site_set_display(lord, site, &named);
     }
-    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load above */
+    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load of `end` */
     mli_own_free(lord, q, n * sizeof *q);
 }
 

@@ -1,12 +1,12 @@
-/* Owns the records of sites, and finds the rows that a call counts on. A site is a place in the
-   host's code: a struct that the host declares (memlord_site), or the return address of a call. A
-   row has the counters of a site or a tag on one device. A module is an executable or a library. A
-   place is a module and an offset in its file. A kept string is the ledger's copy of a string. The
-   index (books/names) finds a record or a row by an address. A birth is the mark, the scope and the
-   stream that a block began with. May use books/names, books/counters and books/devices.
-   Invariants: the record of a site lives until the ledger ends; no function here allocates or takes
-   a lock inside a shard. Locks: the cold lock. memlord_sites_enable takes only the registry
-   lock. */
+/* Owns the records of sites, and finds the rows whose counters a call changes. A site is a point in
+   the host's code: a struct that the host declares (memlord_site), or the return address of a call.
+   A row has the counters of a site or a tag on one device. A module is an executable or a library.
+   A place is a module and an offset in its file. A kept string is the ledger's copy of a string.
+   The index (books/names) finds a record or a row by an address. A birth is the mark (see
+   memlord_mark), the scope and the stream that a block began with. A shard is a part of the map of
+   blocks. May use books/names, books/counters and books/devices. Invariants: the record of a site
+   lives until the ledger ends; no function here allocates or takes a lock inside a shard. Locks:
+   the cold lock. memlord_sites_enable takes only the registry lock. */
 #ifndef MLI_BOOKS_SITES_H
 #define MLI_BOOKS_SITES_H
 #include "api/api.h"
@@ -30,11 +30,11 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
     mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
                                      scope */
-    mli_u64 device_ns;            /* the time on devices that the host reported */
+    mli_u64 device_ns;            /* the nanoseconds that memlord_scope_device_time has added */
     mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
                                      begin */
-    mli_u64 birth; /* a cache of the latest birth of this scope without a stream: the number of the
-                      birth in the low 26 bits, its mark above them; 0 means none yet */
+    mli_u64 birth; /* a cache of the latest birth that has this scope and no stream. The low 26 bits
+                      are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
@@ -51,8 +51,8 @@ typedef struct mli_birth {
    another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
-                           known */
+    const void *module; /* the module that has the struct, as mli_module_of returns it; NULL if the
+                           module is not known */
 } mli_site_origin;
 
 /* A module: an executable or a library in which a return address was seen. The record lives until
@@ -87,13 +87,13 @@ typedef struct mli_site_record {
                                 only the displayed function is known */
     const void *address;     /* the return address by which the site was first seen; NULL if the
                                 site is a struct of the host */
-    const void *module;      /* of a struct of the host: the module that has it (see
-                                mli_site_origin) */
-    const mli_module *where; /* of a return address: the module that has it; NULL if none has */
+    const void *module;      /* if the site is a struct of the host: the module that has
+                                the struct (see mli_site_origin) */
+    const mli_module *where; /* the module that has the return address; NULL if none has it */
     uint64_t offset;         /* the offset of the byte before the return address, in the file of the
                                 module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    struct mli_site_record *before; /* the site of a return address that was made before this one */
+    struct mli_site_record *before; /* the next older site of a return address, or NULL */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
                                 the site */
 } mli_site_record;

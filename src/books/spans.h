@@ -13,7 +13,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context may be in */
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
 /* What a span knows of a device: the thread's level when the span began, and the highest level
    since then. */
@@ -22,11 +22,11 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
-   enter it, too. While a thread runs a context that is in the invocation, `level` includes the base
-   of the thread's cell, less the level at which the context's span began. The base is the published
-   part of a cell's level, and is at most that level. So `level` is at most the bytes that all
-   contexts have added, and `high` at most the peak of those bytes. `bytes`, `blocks` and `delta`
-   are sums over the contexts that have left. */
+   enter it, too. The base of a thread's cell is the published part of the cell's level, and is at
+   most that level. While a thread runs a context that is in the invocation, the member `level`
+   includes the base of the thread's cell, less the level at which the context's span began. So
+   `level` is at most the bytes that all contexts have added. `high` is at most the peak of these
+   bytes. `bytes`, `blocks` and `delta` are sums over the contexts that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
@@ -40,8 +40,8 @@ typedef struct mli_joint {
 
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
-    struct mli_span *around; /* the span of the scope around; NULL if there is none */
-    struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
+    struct mli_span *around; /* the span of the enclosing scope; NULL if there is none */
+    struct mli_span *inner;  /* the span for a scope inside this one; NULL until it is made */
     uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
@@ -56,12 +56,13 @@ typedef struct mli_span {
 
 /* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
+/* Raises a span's highest level on a device to `level`, if `level` is higher. Compares by the sign
+   of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Meanwhile the level has been as
-   high as the old level plus `above`. If that or the new level is above `high`, raises `high` to
-   it. `by` and `above` are signed. */
+/* Adds `by` to the level of an exported invocation on a device. Before that, the highest level
+   since the last call was the old level plus `above`. Raises `high` to the higher one of this level
+   and the new level, if `high` is lower. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */

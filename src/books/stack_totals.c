@@ -20,7 +20,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     if (sum.peak < sum.live) sum.peak = sum.live;
     sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
-    memcpy(&variance, &bits, sizeof variance); /* rounding may bring it a little below 0 */
+    memcpy(&variance, &bits, sizeof variance); /* rounding may make `variance` negative */
     sum.error = mli_square_root(variance);
     return sum;
 }

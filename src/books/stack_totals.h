@@ -15,7 +15,7 @@ typedef struct mli_stack_totals {
 
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
-/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
    peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out);

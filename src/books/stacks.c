@@ -10,8 +10,8 @@
 #include "books/names.h"
 #include "books/tags.h"
 
-#define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
-#define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
+#define MLI_STACK_HEADS 65536u     /* the number of hash chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* the number of hash chains of rows */
 #define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
                                       begin */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
@@ -23,8 +23,8 @@ typedef struct mli_stack_tables {
                                                                   row of a chain, or 0 */
 } mli_stack_tables;
 
-/* The functions of a ledger that takes stacks or has taken some. Other modules reach them by the
-   pointer in the ledger, so that a program that takes no stacks need not link them. */
+/* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
+   ledger, so that the linker can drop them from a program that takes no stacks. */
 typedef struct mli_stack_calls {
     void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
                  const memlord_site *site);
@@ -34,18 +34,18 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns these functions, or NULL if no stacks were taken yet. The acquire load pairs with the
-   release store in mli_stacks_begin. */
+/* Returns these functions, or NULL before the first mli_stacks_begin. The acquire load pairs with
+   the release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
 
 /* -- samples -- */
 
-/* Sets the seed of a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise it differs in each run, process and ledger: MemLord mixes it from the answers
-   of system calls. These calls neither wait nor fail, because the first call of a process may come
-   from inside malloc or from a sandbox. A forked child always gets another seed. */
+/* Sets a new seed for a ledger's samples. If the host has given a seed, the new seed is the same in
+   each run. Otherwise the new seed differs in each run, process and ledger. The system calls used
+   here neither wait nor fail, because the caller may be inside malloc or in a sandbox. A forked
+   child always gets another seed. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -258,7 +258,7 @@ static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
 
 /* -- the totals of a row: each total changes by one atomic operation, without a lock -- */
 
-/* Adds to the variance of a row's live bytes. A block that stands only for itself adds 0. */
+/* Adds `by` to the variance of a row's live bytes. If every alloc is picked, `by` is 0. */
 static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
     double sum;
@@ -411,8 +411,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are MemLord's own: those before the frame with the address of the
-   site or, if there is no such frame, before the frame with the address of the caller. */
+/* Returns how many of `n` frames come before the first frame of the host. Searches for that frame
+   from the site's address on; if no frame has it, from the caller's; else from the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -553,7 +553,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread may see MLI_SPECIAL_STACKS before it sees the functions. Its alloc is then not
+/* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
    picked. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,

@@ -1,8 +1,8 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   A node of the tree is a return address below the node of its caller, and a stack is the path from
-   a node to the root, node 0. A row has the totals of one stack, with one site, on one device. A
-   shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
+   A node of the tree has a return address, and its parent is the node of the caller. A stack is the
+   path from a node to the root, node 0. A row has the totals of one stack, for one site, on one
+   device. A shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
    MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
    MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
@@ -20,9 +20,9 @@
 
 /* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
    again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
-   change while the thread is inside the shard and no other thread can reach the block. The thread
-   reserves room in the table before it enters the shard. The table has parts, and all keys of one
-   shard are in one part. So threads that use different shards seldom wait for each other. */
+   change while a thread is inside the block's shard, so that no other thread can reach the block.
+   The thread reserves room in the table before it enters the shard. All keys of one shard are in
+   one part of the table. So threads that use different shards seldom wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right if the module is unloaded later. */
@@ -46,14 +46,14 @@ typedef struct mli_stack_row {
     mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
                              MLI_STACK_UNITS */
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
-    mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
-                             had another alloc picked */
+    mli_u64 temporaries;  /* since the last reset: how many picked blocks were freed by the thread
+                             that allocated them, before another of its allocs was picked */
     mli_u64 held;         /* an estimate of the bytes that were live at the peak of the device: the
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc is
-   picked, returns 0; the general path then serves the alloc and counts its bytes. */
+/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc may
+   have to be picked, returns 0; the general path then serves the alloc and counts its bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -71,13 +71,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 /* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns how many frames are taken of a stack now; 0 means that no stacks are taken. */
+/* Returns how many frames a stack may have now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 /* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
-/* Returns how many stacks could not be taken in full. */
+/* Returns how many stacks could not be unwound since the last reset. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 /* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
@@ -102,8 +102,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The totals of the stack still include the
    block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Removes a block from the table and from the totals of its stack, because the block ends. With
-   `undo` these totals are then as if the block had not been allocated. */
+/* Removes a block from the table and from the totals of its stack, because the block ends. If
+   `undo` is 1, the totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Subtracts a block from the totals of its stack, after the block was removed from the table.
    `frees` is 1 if the block ends. */
@@ -111,9 +111,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* Gives back the room that the call has reserved in the table, if the call has not used this
    room. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Notes `pick` as the stack of the block that this call opens under `key`. It was the stack of an
-   older block, which is being moved or put back. The new block counts in the totals of the stack on
-   `dev`, for the site with the row `site`. */
+/* Gives the stack `pick` to the block that this call records under `key`. An older block had this
+   stack; the call moves that block or puts it back. The new block counts in the totals of the
+   stack on `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -121,9 +121,9 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
    alloc. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Decides at random whether the alloc that this call records is picked. If so, finds its stack,
-   reserves room for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the
-   caller is not inside a shard. */
+/* Decides at random whether the alloc that this call records is picked. If so, finds the stack,
+   reserves room for `key` in the table, and notes the stack's row in mli_self for mli_pick_put.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes,
                                               const memlord_site *site);
@@ -142,15 +142,15 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Stores the live bytes of every stack of a device as the bytes that the stack holds at the
-   device's peak. */
+/* Copies `live` to `held` in every row of a device, at a peak of the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the samples, and unwinds once: the system's unwinder
-   may load a library the first time. Requires: no other thread changes the settings. */
+   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
+   once, because the system's unwinder may load a library the first time. Requires: no other thread
+   changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
+/* Sets what counts from a reset to 0 in all rows and in mli_stacks_cut, and `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);

@@ -76,8 +76,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth. If it has none yet, returns 0, and *key is a free key of the index
-   for the birth. */
+/* Returns the number of a birth. If the birth has no number yet, returns 0, and sets *key to the
+   key under which the caller can add the birth to the index. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -167,8 +167,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. The scope and the stream in it are 0 if the block has none, or if
-   there was no room for its birth. */
+/* Returns the birth of a block. If the block began in no scope, the scope in the birth is 0. If it
+   began on no stream, the stream is 0. If there was no room for the birth, both are 0. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -401,8 +401,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* the record can be given back before its cache is used, because the
-                                orphan record caches nothing */
+    mli_thread_put(lord, t); /* may come before the use of the record's cache: only the orphan
+                                record is locked, and its cache stays empty */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;

@@ -1,11 +1,11 @@
-/* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
-   mark, the scope and the stream that blocks begin with. A cache has entries in a hash table. The
-   home of a key is the entry at which its look-up begins. A row has the counters of a site or a tag
-   on a device, and a cell is a thread's part of a row. The orphan record serves the threads without
-   a record of their own. A kept name is the ledger's copy of a string. An interposer is a MemLord
-   that is preloaded into the process. May use books/sites and books/names. Invariant: only the
-   thread itself reads and writes its cache and its tags. Lock: the cold lock, for new names and
-   births. */
+/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. A birth is
+   the mark (memlord_mark), the scope and the stream with which a block begins. A cache has entries
+   in a hash table. The home of a key is the entry at which its look-up begins. A dev is the number
+   of a device. A row has the counters of a site or a tag on a device, and a cell is a thread's part
+   of a row. The orphan record serves the threads without a record of their own. A kept name is the
+   ledger's copy of a string. An interposer is a MemLord that is preloaded into the process. May use
+   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
+   tags. Lock: the cold lock, for new names and births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"
@@ -23,8 +23,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same, by the scope's static struct and the parent
-                                       scope */
+    MLI_CACHE_SCOPE_SITE            /* the same totals, by the memlord_scope_site of the scope
+                                       and the parent scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -53,9 +53,9 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the number of the row of a site or a tag on a device, as the bits that a map entry has in
-   word2. Returns 0 if there is no room for the row. On first use makes the row and the thread's
-   cell for it. Requires: the caller is not inside a shard. */
+/* Returns the bits of a map entry's word2 that name the row of a site or a tag on a device. Returns
+   0 if there is no room for the row. On first use makes the row and the thread's cell for it.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 

@@ -3,7 +3,7 @@
 #include "os/modules.h"
 #include "base/memory.h"
 
-#define MLI_SWEEP_MIN 16u /* the least number of records for which a sweep is worthwhile */
+#define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -94,7 +94,8 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* raised before the thread counts any byte */
+        mli_u32_load(&lord->threads.allowance)) /* the alert comes before the thread
+                                                    counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -114,8 +115,7 @@ static mli_thread *mli_thread_spare(memlord *lord) {
 }
 
 /* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
-   memory. Raises the alert if so many records are in use that it is time to search for those whose
-   thread has ended. */
+   memory. Raises MLI_ALERT_THREADS if a sweep is due and no record is free. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -138,9 +138,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Marks the records with a thread number as owned by nobody, in all ledgers. The owner of these
-   records is a thread that has ended, or the calling thread, whose thread-local storage was freed
-   since. The next sweep frees these records. */
+/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. The
+   thread has ended, or is the calling thread, which has new thread-local storage and so does not
+   know its number. The next sweep frees the records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -163,7 +163,7 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
 }
 /* Returns 1 if MemLord has started in this process. Waits at most 0.1 s for a thread that is
    starting it now. That thread may be in a malloc of the host, and wait there for a lock that the
-   calling thread holds. The acquire load pairs with the release stores of DONE. */
+   calling thread holds. The acquire load pairs with the release stores of MLI_START_DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -173,8 +173,8 @@ static MLI_COLD int mli_process_started(void) {
 }
 /* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread may
    have no record: its exit hook has run, no hook can be set (yet), or the thread belongs to another
-   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
-   and the kernel tells it that all threads here have ended. */
+   process. A child of vfork is such a process: it shares the memory and the thread-local storage of
+   its parent, and the kernel tells it that all threads of the parent have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -193,8 +193,8 @@ static MLI_COLD int mli_thread_ready(void) {
 }
 
 /* Returns the calling thread's record in a ledger other than the one that the thread used last. If
-   the exit hook of the thread has run, or there is no memory for a record, locks and returns the
-   orphan record. Returns NULL if the ledger's own allocator makes the call. */
+   the thread may have no record, or there is no memory for a record, locks and returns the orphan
+   record. Returns NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -266,8 +266,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
                                                helper once its state is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* the addition is seq_cst, and so is the exchange that sets the wish to `none`, so that one of
-       the two threads sees what the other stored */
+    /* This addition is seq_cst, and so is the exchange by which another thread sets *wish to
+       `none`. So either this thread sees `none`, or the other thread sees MLI_HELPER_BUSY. */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;

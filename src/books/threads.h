@@ -3,9 +3,10 @@
    some work. The orphan record serves the threads that can have no record of their own. A row has
    the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
    number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
-   function that runs when the thread ends. May use base/memory and os/. Invariants: a record in use
-   belongs to one thread; a free record keeps its counts and its shards for the next thread. Locks:
-   the registry lock; the orphan lock, for the orphan record. */
+   function that runs when the thread ends. A sweep frees the records whose thread has ended. May
+   use base/memory and os/. Invariants: a record in use belongs to one thread; a free record keeps
+   its counts and its shards for the next thread. Locks: the registry lock; the orphan lock, for the
+   orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -22,7 +23,7 @@
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
-#define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
+#define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
@@ -42,9 +43,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
                                     to the thread's next sample */
-    MLI_SPECIAL_PUBLISH = 1024,  /* the next call of the thread publishes the cells that have too
-                                    many unpublished bytes: it adds these bytes to the rows. Another
-                                    thread has begun to count on a row, or has reset a peak */
+    MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
+                                    peak. So the thread's next call publishes the cells that have
+                                    too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
@@ -56,7 +57,7 @@ typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
     void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
                         mli_thread_scope */
-    uint64_t bits;   /* of a row: its number, as the bits of a map entry's word2 */
+    uint64_t bits;   /* for a cell: the bits of a map entry's word2 that name its row */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
@@ -69,18 +70,18 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the outermost span of the context, kept for the next scope; NULL
-                               until it is made */
+    struct mli_span *spans; /* the span of the context's outermost scope; NULL until it is made;
+                               stays when the scope ends, for the next outermost scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
-    uint32_t id;            /* differs for each context: see memlord_guard */
+    uint32_t id;            /* no other context has this id: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. A thread record has a copy of this part,
-   from the context that the thread is in. */
+/* The part of a context that every recording call reads. While a thread is in the context, this
+   part is in the thread's record. */
 typedef struct mli_current {
     const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
                                         none */
@@ -89,8 +90,8 @@ typedef struct mli_current {
     uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
                                         stream and the mark birth_mark; 0 until they are looked
                                         up */
-    uint64_t birth_mark;             /* the mark, as mli_mark_bits returns it, for which birth_bits
-                                        holds */
+    uint64_t birth_mark;             /* the mark that birth_bits was looked up for, as
+                                        mli_mark_bits returns it */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -108,7 +109,7 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* a copy of the part of the context that every recording call reads */
+    mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
                                begin), less 1 */
@@ -129,36 +130,37 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
-    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block, until
-                                mli_call_end has looked at the device; 0 means none; MLI_DEV_ALL
-                                means every device, because the thread published cells of several */
+    uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
+                                none; MLI_DEV_ALL means every device, because the thread published
+                                cells of several devices. The next mli_call_end that finds an alert
+                                handles this device, too, and sets other_dev to 0 */
     int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
                                 picked, and its stack taken */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
-    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if there
-                                was none */
+    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
+                                thread has had no block picked */
     uint32_t taken_type;     /* the device type of this block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
 enum { /* mli_helper.state */
-    MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* some thread is starting, waking or joining the helper's thread */
-    MLI_HELPER_RUNS,  /* the helper's thread runs */
-    MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
+    MLI_HELPER_NONE,  /* the helper does not run */
+    MLI_HELPER_BUSY,  /* some thread starts or stops the helper */
+    MLI_HELPER_RUNS,  /* the helper runs */
+    MLI_HELPER_FAILED /* the helper could not start; memlord_gc_poll does its work instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
-   ends or the recorder stops. Calls reach the function by a pointer, so that a program without
-   reports need not link the function. */
+/* The function that writes a requested report, or saves what a recorder (services/snapshots)
+   records. `end` is 1 if the ledger ends or the recorder stops. Calls reach the function by a
+   pointer, so that a program without reports need not link the function. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: the work that the end of a call finds */
+enum {                        /* memlord.threads.alert: the work that the end of a call has to do */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands (services/bands)
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */

@@ -66,9 +66,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; if there is no memory
-   for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on that
-   device; *out then has a ticket or an account of 0. */
+/* Checks the options of an alloc on a device, and copies them to *out. Keeps a copy of the tag's
+   name; if there is no memory for the copy, the alloc has no tag. If the ticket or the account is
+   not open on that device, sets that one to 0 in *out and returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -87,8 +87,8 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
    A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the line of MEMLORD_DEBUG; otherwise its
-   caller does. */
+   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
+   its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);

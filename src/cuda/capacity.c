@@ -54,8 +54,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
 }
 
 /* Reads the cpu's capacity for an integrated GPU. The ledger asks for this only if it has refused
-   to let the GPU share the cpu's memory. The driver's own figure of free bytes leaves out the page
-   cache. */
+   to let the GPU share the cpu's memory. The driver's free bytes would not do, because they do
+   not include the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -69,7 +69,8 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
 /* Returns the bytes of this process's context on device i, which is what the driver itself needs
    there. The function computes them once, when a sample first finds the context: the bytes that the
    process holds then, less those in the ledger. If NVML does not name the process, the growth of
-   the device's used bytes stands for what the process holds. */
+   the device's used bytes since the last sample without the context stands for what the process
+   holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -123,7 +124,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* `total` and `used` are both NVML's here, because the driver counts another total */
+        /* `total` and `used` both come from NVML here, because NVML's total is not the driver's */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;

@@ -1,4 +1,4 @@
-/* Has what the layer (memlord_cuda.h) tells a ledger about a device: its capacity, this process's
+/* Tells a ledger what the layer (memlord_cuda.h) knows of a device: its capacity, this process's
    share, and what its pools hold. A pool is CUDA's store of memory for calls such as
    cudaMallocAsync. A graph is work that a stream has recorded; it may hold memory, too. An
    integrated GPU uses the cpu's memory. Pollers, which are the ledger's threads that sample a

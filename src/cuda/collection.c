@@ -37,12 +37,12 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Trims the pools and graphs of a device: lets them give back unused memory. A trim for a band (a
-   threshold of the host) leaves the pools what they may soon need again. These are the bytes used
-   now, the freed bytes that the device may still use, and the bytes freed since the last
-   collection. But it never leaves more than were ever used at once. The reclaimed bytes include
-   those that the pools give back by themselves during a wait for pending frees. Requires: this
-   thread has entered the device. */
+/* Trims the pools and graphs of a device: lets them give back unused memory. A trim leaves
+   keep_bytes in the pools. A trim for a band (a threshold of the host) leaves more, if the pools
+   may soon need more: the bytes used now, the freed bytes that the device may still use, and the
+   bytes freed since the last collection. This sum is limited to the most bytes that were ever used
+   at once. The reclaimed bytes include those that the pools give back by themselves during a wait
+   for pending frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;

@@ -109,7 +109,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
 /* Makes a device's primary context current. Relaxes the capture mode first, because a capture may
-   forbid to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
+   forbid retaining a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -149,8 +149,8 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; nothing subtracts this again, so no thread enters
-           the device any more */
+        /* relaxed, as in mli_cuda_enter_device; nothing subtracts MLI_CUDA_RESETTING again, so no
+           thread enters the device any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
         /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();

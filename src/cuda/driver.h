@@ -121,7 +121,7 @@ MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
    0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
-/* Makes a context current on this thread and relaxes its capture mode, until
+/* Makes a context current on this thread and relaxes the thread's capture mode, until
    mli_cuda_leave_context. Returns 0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 

@@ -87,7 +87,8 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
-/* Adds a process to `others` if it is among the largest. `others` is in the order of bytes. */
+/* Adds a process to `others` if it is among the largest. `others` is sorted by bytes,
+   the largest first. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
@@ -97,9 +98,9 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Makes NVML list the processes. The list has room for 1024, because NVML fills in none if a list
-   is too short. It is static, because a thread's stack may be small. Requires: the caller holds
-   mli_cuda_holders_lock. */
+/* Makes NVML list the processes. The list has room for 1024 processes, because NVML fills in none
+   if the list is too short. The list is static, because a thread's stack may be small. Requires:
+   the caller holds mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;

@@ -12,9 +12,9 @@
 
 /* The bytes that processes hold on a device. NVML takes locks of the driver to list them, so only
    one sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
-   another process id, so this process looks like another one in the list. After a list without this
-   process `others` is therefore empty. After MLI_CUDA_HOLDERS_MISSES such lists no sample asks any
-   more. */
+   another process id, so this process looks like another one in the list. If a list lacks this
+   process although the process has a context on the device, `others` is therefore made empty. After
+   MLI_CUDA_HOLDERS_MISSES such lists in a row no sample asks for a list again. */
 typedef struct mli_cuda_holders {
     unsigned samples; /* how many samples of the device were taken */
     unsigned misses;  /* how many lists in a row lacked this process, though it had a context (was
@@ -24,16 +24,16 @@ typedef struct mli_cuda_holders {
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
-/* Adds a user of NVML. The first user loads the library `name`, or the usual one if that is
-   NULL. */
+/* Adds a user of NVML. The first user loads the library `name`, or the usual library if
+   `name` is NULL. */
 
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
 /* Removes a user of NVML. The last user unloads the library. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
 /* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
-   *used is the total less what is free, because versions of NVML disagree about their own
-   figure. */
+   *used is the total less the free bytes, because what NVML itself counts as used depends on
+   NVML's version. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
 /* Returns the bytes that processes hold on device i, as of the last list. `active` is 1 if this

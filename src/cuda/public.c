@@ -180,8 +180,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
-   user of the stream, so the stream's record stays. */
+/* The use of a block on a stream. From mli_cuda_use_begin to mli_cuda_use_end the stream's
+   record has one more user, so the record stays. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */

@@ -11,11 +11,11 @@
 #include "embed/lives.h"
 
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
-   is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
-   such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
-   of the thread from getting a record. Signals are blocked meanwhile: the signal handler of an
-   interposer (a preloaded MemLord) writes a report if no call of MemLord is in progress, and cannot
-   tell that this hook runs. */
+   is the thread's number, because the thread-local storage may be gone when the hook runs. (MinGW
+   emulates such storage, and frees it earlier.) If the storage is still there, the hook sets
+   mli_self.exited, so that later calls of the thread get no record. Signals are blocked while the
+   hook runs. An interposer (a preloaded MemLord) has a signal handler that writes a report if no
+   call of MemLord is in progress. The handler cannot tell that this hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -64,8 +64,9 @@ static MLI_COLD void mli_fork_locks(int take) {
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Stops every ledger between two calls before a fork. The child has only the forking thread, so no
-   other thread may hold a lock at the fork, or be in the middle of a change. */
+/* Runs before a fork. Takes the locks of all ledgers, so that each ledger is between two calls. The
+   child has only the forking thread, so at the fork no other thread may hold a lock or be in the
+   middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
@@ -93,8 +94,9 @@ static MLI_COLD void mli_fork_child(void) {
                                                                     number */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
-                                                                    so the process has started */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* mli_process_start installs this
+                                                                    handler last, so the start is
+                                                                    complete */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -131,11 +133,12 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 #if !MLI_WINDOWS
 /* Deletes the exit key when the library that has MemLord is closed. Otherwise a thread that ends
    later would run a hook that is no longer loaded. glibc itself removes the fork handlers of a
-   closed library. This destructor runs after the library's others, because 101 is the first
-   priority that a host may use. It also runs at the end of the process, where threads may go on. A
-   thread that has no hook by then shares the orphan record. The exchange and the add are seq_cst. A
-   thread that sets its hook uses the same two words, also in seq_cst order. So at least one of the
-   two threads sees the other. */
+   closed library. This destructor runs after the other destructors of the library, because 101 is
+   the lowest priority that a host may use, and the lowest runs last. The destructor also runs at
+   the end of the process, when other threads may still run. From then on, a thread that has no hook
+   yet shares the orphan record. The exchange and the add are seq_cst. So are the accesses of
+   mli_thread_hook to the same two words. So at least one of the two threads sees what the other has
+   written. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

@@ -134,8 +134,8 @@ static MLI_COLD memlord_result mli_desc_start(memlord *lord, const memlord_desc 
 typedef memlord_result (*mli_starter)(memlord *lord, const memlord_desc *desc);
 
 /* Makes a ledger. The caller has checked the description and later calls mli_process_start. `start`
-   is mli_desc_start, or NULL in memlord_global, which has no description. So a program that makes
-   its ledger there need not link the services that mli_desc_start starts. */
+   is mli_desc_start, or NULL in memlord_global, which has no description. So a program whose
+   only ledger comes from memlord_global need not link the services that mli_desc_start starts. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_starter start,
                                                memlord **out) {
     memlord_desc zeros;
@@ -172,8 +172,9 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* Each thread remembers the ledger that it found last, until a ledger ends: then its next call
-   searches the list again. The acquire load pairs with the seq_cst add in mli_ledger_unregister. */
+/* Each thread remembers the ledger that it found last. After any ledger has ended, the thread's
+   next call searches the registry again. The acquire load pairs with the seq_cst add in
+   mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -206,9 +207,9 @@ MLI_API void memlord_destroy(memlord *lord) {
 
 /* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
    fails, and sets *r to the error. The ledger is complete before it becomes the global one, because
-   what makes it may call a malloc that calls this function. The process is claimed before, so that
-   other threads wait. The process starts after, so that calls from within mli_process_start find
-   the ledger. */
+   the code that makes it may call a malloc, and that malloc may call this function. The process is
+   claimed before the ledger becomes the global one, so that other threads wait. The process starts
+   afterwards, so that calls from within mli_process_start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, mli_starter start, int *made,
                                          memlord_result *r) {
     mli_ptr *global = &mli_process.global;

@@ -1,7 +1,7 @@
 /* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
-   ledgers. A helper is a thread of the ledger's own. A fence is something of the host that a freed
-   block waits for. May use all other modules. Invariant: a ledger that ends first stops its
-   helpers, then drops its fences, and then leaves the registry. After that no other thread uses it.
+   ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
+   a freed block. May use all other modules. Invariant: a ledger that ends first stops its helpers,
+   then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
    Locks: the registry lock, while the thread holds no other lock. */
 #ifndef MLI_EMBED_LIFECYCLE_H
 #define MLI_EMBED_LIFECYCLE_H

@@ -1,7 +1,6 @@
-/* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
-   scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: the cold lock while totals start over, then those of each module in
-   their order. */
+/* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
+   services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
+   cold lock while totals start over, then those of each module in their order. */
 #ifndef MLI_EMBED_RESET_H
 #define MLI_EMBED_RESET_H
 #include "api/api.h"

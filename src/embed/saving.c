@@ -26,8 +26,8 @@ struct mli_saving_state {
 };
 
 /* Gives a report the list of the ledger's snapshots, which are not freed before the report ends. If
-   snapshots are taken at an interval, and the format shows snapshots (as TIMELINE and the formats
-   up to TRACE do), adds one of this moment. The added snapshot belongs to the report and not to the
+   snapshots are taken at an interval, and the format shows snapshots (TEXT, JSON, HTML, TRACE and
+   TIMELINE do), adds one of this moment. The added snapshot belongs to the report and not to the
    ledger's list, so that frequent reports evict no snapshot from the list. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);

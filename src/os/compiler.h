@@ -42,7 +42,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* __get_cpuid, which tells if the counter is steady */
+#include <cpuid.h> /* __get_cpuid, which tells if the time-stamp counter is steady */
 #elif defined(_MSC_VER)
 #include <intrin.h> /* intrinsics for atomics */
 #endif

@@ -48,8 +48,8 @@
 #endif
 
 /* Declares a private function or table that other modules use. In the product, memlord.h, it is
-   static. In a build with an object for each module the linker sees it, and hosts do not. A
-   variable is declared in the header of its module and defined in the body. */
+   static. In a build with an object for each module it has hidden visibility. A variable is
+   declared in the header of its module and defined in the .c file. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;

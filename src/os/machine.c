@@ -119,8 +119,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
 
 /* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
    count, because the kernel drops it before it refuses memory. MemAvailable of /proc/meminfo counts
-   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem and locked
-   pages are on other lists and count as used. So does cache that memory.stat does not list. */
+   page cache as available, too. (Kubernetes subtracts only the inactive part.) shmem, locked pages
+   and cache that memory.stat does not list are not subtracted, so they count as used. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -180,12 +180,12 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
-    if (!p) return 0; /* the kernel has no cgroups */
+    if (!p) return 0; /* the process is in no memory cgroup */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
+        while (cpu->path[--end] != '/') {} /* cpu->path[top] is a slash, so the loop ends */
     }
     return -1;
 }

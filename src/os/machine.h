@@ -17,8 +17,8 @@
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments, without its name, with a space between two;
-                             text that was cut ends in "..."; "" also if mli_identity_read was not
+    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; a text
+                             that was cut ends in "..."; "" also if mli_identity_read was not
                              asked for them */
 } mli_identity;
 

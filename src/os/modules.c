@@ -45,9 +45,9 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
 }
 
 /* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
-   set up, and a malloc that records runs before that. For a dynamic program the kernel gives the
-   address of the loader, unless the loader was started by name (ld.so ./program). In that case the
-   headers of the program name a loader. */
+   set up, and MemLord may record a malloc before that. So this function checks that the program
+   is dynamic. The kernel gives a dynamic program the address of the loader, unless the loader was
+   started by name (ld.so ./program). In that case the headers of the program name a loader. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -203,9 +203,9 @@ static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
         if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
     return 0;
 }
-/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is the address
-   of the bytes in a dynamic section. Some loaders replace the addresses in that section by those in
-   memory, and some do not. Sets *end to the end of the segment that has the bytes. */
+/* Returns a pointer to `size` bytes, or NULL if not all of them are in memory. `at` is their
+   address as a dynamic section gives it. Some loaders add the bias to the addresses in that
+   section, and some do not. Sets *end to the end of the segment that has the bytes. */
 static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
                                     const char **end) {
     const ElfW(Phdr) *p = NULL;
@@ -297,8 +297,8 @@ static MLI_COLD void mli_symbol_search_begin(mli_symbol_search *search, mli_symb
         search->parts[part / 8] |= (unsigned char)(1u << part % 8);
     }
 }
-/* Returns 1 if an address of a query is from `start` to `end`, both included. Otherwise it returns
-   0, except that it may return 1 if such an address is near. */
+/* Returns 1 if the address of a query is from `start` to `end`, both included. May also return 1 if
+   the address of a query is only near that range. Otherwise it returns 0. */
 static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t start,
                                   uintptr_t end) {
     uintptr_t part, most;
@@ -308,8 +308,8 @@ static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t sta
     while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
     return search->parts[part / 8] >> part % 8 & 1;
 }
-/* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
-   begins last counts. */
+/* Sets the symbol of each query whose address is in the symbol. If several symbols contain an
+   address, the one with the highest start is set. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
                             const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
@@ -456,7 +456,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
         mli_nap(1000000);
     }
-    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    /* Look dlopen up by name, because a program need not link it. Before glibc 2.34 it is in a
+       library of its own. */
     reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
@@ -470,7 +471,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-/* This code is in an executable, or in a library under musl, which unloads no library. On other
-   systems nothing keeps the module loaded. */
+/* Does nothing. An executable is never unloaded, and musl unloads no library. On other systems a
+   library with this code may be unloaded. */
 MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif

@@ -63,10 +63,10 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
    for dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
-   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
-   of modules, a malloc inside that dlopen must not call dlopen again, because glibc would abort. In
-   that case the result is 0. */
+/* With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. A malloc may call this function while
+   a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
+   abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);

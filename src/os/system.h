@@ -79,9 +79,11 @@ MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
 /* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a path leads to something other than a regular file, or if that is not known. */
+/* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
+   that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
+/* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
+   error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);

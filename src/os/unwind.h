@@ -34,8 +34,8 @@
    early, or only at a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's own functions that run between a call of the
-   host and MLI_NOTE_CALLER, which notes the host's return address. */
+/* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
+   between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);

@@ -117,15 +117,15 @@ typedef struct mli_verdict_writer {
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     size_t sentences;   /* TEXT: how many sentences there were so far */
-    size_t first, last; /* TEXT: sentences `first` to `last` - 1 are written; the first sentence of
-                           all is number 0 */
+    size_t first, last; /* TEXT: only sentences `first` to `last` - 1 are written, numbered from
+                           0 */
     mli_out part;    /* the text of the part that is being composed */
-    const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
+    const memlord_site *site; /* the site that the part names, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part about `bytes`, and returns the output for its text. If the kind has
-   MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to the bytes that are left out. */
+/* Begins a part that tells of `bytes` bytes, and returns the output for its text. If the kind
+   already has MLI_FIRST_DEVICES parts, returns NULL, and adds `bytes` to w->bytes. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -262,8 +262,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
 }
 
 /* Writes who holds most of a physical device: the largest other process, or all other processes
-   together if the largest is not known, and then the largest tag. Leaves out other processes that
-   hold less than this ledger. */
+   together if the largest is not known, and then the largest tag. Leaves out the other processes
+   if they all together hold no more than this ledger. */
 static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
     const memlord_capacity sample = mli_phys_sample_of(line->phys);
     mli_out *o = &w->part;
@@ -332,9 +332,9 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
     return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
 }
 
-/* Writes the caller for which a site of a verdict holds more than half of its bytes, as in ",
-   mostly from load loader.c:10". These are the bytes at the peak if `peak` is 1, and else the live
-   bytes. Writes nothing if there is no such caller. */
+/* Writes the caller that more than half of a site's bytes come from, as in ", mostly from load
+   loader.c:10". Writes nothing if there is no such caller. Takes the bytes at the peak if `peak` is
+   1, and else the live bytes. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -426,9 +426,9 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list, uint64_t l
     return NULL;
 }
 /* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
-   site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
-   more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
-   mli_holder_tells rejects. */
+   site may be of different blocks, so each has its own share. If the arenas, or the bytes without
+   a tag, are more than the bytes of any tag, writes "arenas" or "untagged" in place of the tag.
+   Leaves out a tag that mli_holder_tells rejects. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -470,7 +470,7 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
 }
 
 /* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
-   Returns NULL if nothing had a tag, or if that tag held less than 1 %. */
+   Returns NULL if nothing had a tag, or if the largest tag held less than 1 %. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;

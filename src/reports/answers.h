@@ -18,8 +18,9 @@
                                first screen of TEXT */
 
 /* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. A `dev` of 0 means all devices together, and what was lost that belongs
-   to no device. *i is the position between calls, and must be 0 for the first call. */
+   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
+   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
+   call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */

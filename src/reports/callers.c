@@ -67,9 +67,9 @@ static MLI_COLD int mli_allocates_by_name(const char *function) {
 }
 /* Returns the function that a site was called from in a stack, or NULL if it is not known. A
    function that calls itself is not its own caller. If the site's own function is in a standard
-   library, or has a name that says that it allocates, passes over callers with such names, unless
-   all callers have one. The text in place of the frames of a cut stack has no file, and is no
-   caller. */
+   library, or has the name of an allocating function, passes over callers with the name of an
+   allocating function, unless all callers have one. A cut stack has a text such as "[cut: deeper]"
+   in place of some frames. The text has no file, and is no caller. */
 static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_site *site,
                                                   uint32_t node) {
     const int library = mli_site_is_library(lord, site);
@@ -88,7 +88,7 @@ static MLI_COLD const memlord_site *mli_caller_at(memlord *lord, const memlord_s
     if (!caller || !caller->function[0] || !caller->file[0]) caller = first;
     return library || (caller && caller->function[0] && caller->file[0]) ? caller : NULL;
 }
-/* Adds the numbers of a stack to those of `site`, the caller in the stack. */
+/* Adds the bytes and allocs of a stack to those of its caller, `site`. */
 static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
                                     const memlord_stack_stat *s, uint64_t held) {
     mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;

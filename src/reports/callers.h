@@ -11,16 +11,17 @@
 #include "reports/capture.h"
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one without a function */
+                          one more entry, which has no function */
 
 /* What was allocated at a site when one function called it, as far as the site's stacks tell. The
-   numbers are estimates if stacks are samples. */
+   numbers are estimates if only some allocs have stacks. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* the bytes at the peak if the report's lists are ordered by these, and there
-                       are any; else the live bytes; if no caller has these, the allocated bytes */
+    uint64_t share; /* the bytes at the peak if the report's lists are ordered by them, and some
+                       caller has such bytes; else the live bytes or, if no caller has live bytes,
+                       the allocated bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -31,8 +32,9 @@ struct mli_callers {
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
     memlord *lord;
-    uint32_t node, function; /* the node of the frame to look at next, and which of the functions
-                                that are inlined there; at the start the innermost node and 0 */
+    uint32_t node, function; /* node: the frame to look at next; function: the index of the next
+                                function among those of the frame, which are several if some are
+                                inlined; a walk starts at the innermost node and 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);

@@ -182,7 +182,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts in `lifetime` how long the blocks lived whose alloc and free are both in the event ring.
+/* Counts in `lifetime` the lifetimes of the blocks whose alloc and free are both in the event ring.
    If the ring is off or there is no memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);

@@ -4,14 +4,14 @@
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are pending on
-                                          its device */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the pending frees of its
+                                          device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
                                           capacity, and this process's share is not known */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* the layer measures the time of scopes on the device */
 };
 
 /* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies the struct. */
@@ -25,9 +25,9 @@ typedef struct memlord_cuda_desc {
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
    pools. Bands ask for a collection only after the host has set a strategy; from then on the
-   ledger's pollers run, too. An integrated GPU shares the cpu's memory while it is attached
-   (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
-   new description. `desc` NULL means the default.
+   ledger's pollers run, too. While the ledger is attached, an integrated GPU shares the cpu's
+   memory (memlord_device_share), so the GPU's capacity is the cpu's. A ledger that is attached
+   already gets the new description. `desc` NULL means the default.
    Errors: E_UNSUPPORTED if there is no driver or no device; memlord_cuda_why says which. E_INVALID
            if the retry policy is not valid. E_STATE if another thread attaches or detaches this
            ledger, or if MEMLORD_CUDA_MAX_LEDGERS are attached. E_NOMEM. After an error nothing is
@@ -64,9 +64,9 @@ typedef struct memlord_cuda_pool {
     uint64_t reserved, reserved_high; /* the bytes of the device that the pools hold */
     uint64_t used, used_high;         /* the bytes allocated out of the pools */
     uint64_t graph_reserved, graph_reserved_high; /* the bytes of the device that graphs hold */
-    uint64_t graph_used, graph_used_high;         /* the part of these that graphs use */
+    uint64_t graph_used, graph_used_high;         /* the part of these bytes that is in use */
     uint64_t pools;         /* the number of pools in these sums */
-    uint64_t pools_dropped; /* how often a pool of any device found no room in the list */
+    uint64_t pools_dropped; /* how often the layer's list of pools, for all devices, had no room */
 } memlord_cuda_pool;
 
 /* Reads the pools of a device.
@@ -78,11 +78,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
-   Samples and collections do so by themselves, once a pool has held a byte. Between them wrapped
-   calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
-   is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
-   by each wrapped synchronisation.
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set); see Reserved in >>concepts. Once
+   a pool has held a byte, samples and collections set these bytes, too. Until the next sample,
+   a wrapped call that allocates or frees outside of pools, such as cudaMalloc, adds its change.
+   For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by one in 64
+   wrapped stream-ordered calls and by each wrapped synchronisation.
    Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
@@ -251,16 +251,16 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
-/* Records that the host frees a block when `stream` has done the work that it has now. The block is
-   pending until then, as after memlord_free_deferred. No memory is freed: the host gives the memory
-   back to a pool of its own, or by the runtime's own function. (The wrapper of that function would
-   end nothing, and would count an unknown free once the block is no longer pending.) The block is
-   on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
-   that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
-   on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
-   block ends at once. If the stream refuses the event, the block ends and is counted in
-   fence_failures. `ptr` NULL does nothing.
-   Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
+/* Records the free of a block. The block is pending, as after memlord_free_deferred, until `stream`
+   has done the work that it has now. This function frees no memory: the host gives the memory back
+   to a pool of its own, or calls the runtime's own function, not the wrapper. (The wrapper ends no
+   pending block, and counts an unknown free if the block is no longer pending.) The block must be
+   on a cuda device or pinned. If the host records blocks of its own pool on a device of their own,
+   this must therefore be a cuda device with an index that no GPU has (memlord_device_share), not a
+   device of the type OTHER. An event is recorded on the stream now, or after a capture (see
+   >>concepts). If there is no memory for an event, the block ends at once. If the stream refuses
+   the event, the block ends and is counted in fence_failures. `ptr` NULL does nothing.
+   Errors: E_UNKNOWN if the block is not live; the ledger counts this mistake. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
@@ -268,9 +268,10 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 
 /* Records that a stream uses a block that was allocated on another stream, or a pinned block
    (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
-   done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
-   next poll. For a per-thread default stream it is the work it has now. The call is not needed
-   where the host makes the one stream wait for the other.
+   done the work that it had at the free. With MEMLORD_FLAG_DEFER the block waits for the work that
+   `stream` has at the next poll. If `stream` is a per-thread default stream, the block waits for
+   the work that the stream has now. The call is not needed where the host makes the one stream wait
+   for the other.
    Errors: E_UNKNOWN if the block is not live. E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
@@ -282,7 +283,7 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
-/* A scope from its begin to its end. Its fields are private. */
+/* A scope that memlord_cuda_scope_begin has begun. The fields are private. */
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
@@ -291,9 +292,10 @@ typedef struct memlord_cuda_scope {
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
    With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
-   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
-   time once the events are done. A scope that begins or ends while its stream is captured is not
-   timed. A scope that begins while 4096 others wait to be timed is not timed either.
+   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add
+   this time to the scope (memlord_scope_device_time) once the events are done. A scope that begins
+   or ends while its stream is captured is not timed. A scope that begins while the times of 4096
+   others are not yet known is not timed either.
    Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
