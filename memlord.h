@@ -20025,8 +20025,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
    allocated less those it freed. Its base is the part of the level that the thread has published:
    added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
-   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
-   record. */
+   (MLI_RANK_JOINT), one for each record, also taken inside a shard of the map of blocks; cold, to
+   open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
@@ -20050,10 +20050,10 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
-   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
-   Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
+   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
+   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
+   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
@@ -20163,8 +20163,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
-                             before no longer count */
+    if (held && !enter) { /* the invocation's level has changed, so the highest level that another
+                             cell had before no longer counts */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -21757,8 +21757,8 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it is not the strategy of before, the bands of the device no longer wait
-   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
+   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
+   Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and then a collection if one is due and none runs there yet.
@@ -22037,10 +22037,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
-   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
-   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
-   because memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets v->rise, v->fall and v->freed, at which the next band check is due. While the band waits to
+   rearm, a check is due when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. For the metric RESERVED nothing is
+   set, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -22102,7 +22102,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 }
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
-   threads free alike, each thread checks 64 times on the way to the threshold. If the interval
+   threads free equally, each thread checks 64 times on the way to the threshold. If the interval
    shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
@@ -22121,7 +22121,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     }
 }
 
-/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
+/* Compares a device with the threshold of its band, and sets the marks for the next check. */
 static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     memlord_gc_event *e = &v->event;
     uint64_t eighth = e->threshold / 8, again;
@@ -22170,8 +22170,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks, because both take the lock of the device's row
-   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
+   A publication after this function sees the marks. With a batch, publication and function take the
+   lock of the device's row (its counters). Without a batch, both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -25404,7 +25404,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts as running the scopes that are open in the contexts of fibres. */
+/* In a forked child: counts the open scopes in the contexts of fibres as scopes that run. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25547,9 +25547,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes the record of this context. Returns
-   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
-   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
-   the order in which it entered them. */
+   E_STATE if mli_context_lock finds no record. A thread that is in the context leaves it first.
+   Also returns E_STATE if the record does not have its fibre's context after that. This cannot
+   happen to a thread that leaves its fibres in the reverse of the order in which it entered
+   them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25572,8 +25573,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
-   told. */
+/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
+   scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -27582,15 +27583,15 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
    device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
    a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
-   if only some allocs are picked to have one. May use the reading functions of books/ and
+   if only some allocs are picked to have a stack. May use the reading functions of books/ and
    services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+   functions; none during a call of the host's memlord_write_fn. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
    so the sum of such a list may differ from the capture. */
 
-/* The most lines of the lists of a report. */
+/* The maximum number of lines of each list in a report. */
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
@@ -27600,22 +27601,24 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
 #define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
-#define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
-                           up to twice that; the last class is for 2^48 bytes */
+#define MLI_SIZES 50    /* the number of size classes of blocks. Class 0 has blocks of 0 bytes.
+                           Class k has blocks of 2^(k-1) to 2^k - 1 bytes. The last class has
+                           blocks of 2^48 bytes, the most that a block can have */
 
 /* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
    known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
    null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    uint32_t dev;     /* the ledger's number of a tag's device; 0 in other lines */
+    uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity */
+    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free` also
+                                   follow how the ledger's bytes have changed since */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
                                    allocs */
@@ -27624,12 +27627,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers hold, by the pressure page that
-                                   processes share; UINT64_MAX if there is no other ledger */
-    int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
-                                   most `total` */
+    uint64_t neighbours;        /* the bytes that other ledgers hold on the device, as they say on
+                                   the pressure page, a file that ledgers share; UINT64_MAX if
+                                   they hold none */
+    int64_t unaccounted;        /* used - self - context - neighbours, with `total` in place of
+                                   `used` if `used` is larger */
     uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
-                                   if it is not known */
+                                   if the capacity is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
@@ -27683,15 +27687,15 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
-                              one */
+    int exports;           /* 1: the ledger saves an export (a report that is saved at an interval),
+                              or did so before */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
-    uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
+    uint64_t (*top_device)[2]; /* each device's peak and dev, the highest peak first */
     mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
     memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
@@ -27701,8 +27705,8 @@ typedef struct mli_report {
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
-                        fills it */
+    mli_largest top; /* a binary heap of the largest blocks. Its elements are in `block`. The walk
+                        over all blocks uses it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
@@ -27716,10 +27720,10 @@ typedef struct mli_report {
                                       largest first */
     mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
                              listed by site */
-    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
-                             its first stack; behind these, by a stack's row, the row of the next
-                             stack of the same site; 0 ends a list; NULL if there are no such
-                             lists */
+    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL if there are no lists.
+                             site_stack[row of a site] is the row of the site's first stack.
+                             site_stack[site_rows + 1 + row of a stack] is the row of the site's
+                             next stack. 0 ends a list */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -27732,7 +27736,7 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
-                              and are not pending */
+                              and are not pending (waiting until the host's free takes effect) */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
                                             streams at the start */
@@ -27745,29 +27749,30 @@ typedef struct mli_report {
                                                 mli_report_mistakes explains */
     size_t mistakes;
     uint64_t mistakes_more; /* how many mistakes are not in the list */
-    uint64_t mark; /* the number of the last mark; 0 if none was set */
+    uint64_t mark; /* the number of the last mark (see memlord_mark); 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
-                                s, less than 1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, from 0.1 to 1 s,
+                                from 1 to 10 s, and longer. Counts the blocks whose alloc and free
+                                are both in the event ring */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
                                              most bytes first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
+    mli_cpu cpu;         /* the memory into which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
     mli_holders holders; /* the tags and sites that held most at the peak of the device that is
                             being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text about one device in the verdict (see
-                                         reports/answers.h) that is being composed */
+    char part_text[2048];             /* the text that is being composed: what a verdict (see
+                                         reports/answers.h) says about one device */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
 /* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
    a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site with the number `row`. Its function and file are those that reports show. */
+/* Returns the site with the number `row`, with the function and the file as reports show them. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
    bytes that have no tag, and for a series of a site or a device. */
@@ -27786,7 +27791,7 @@ typedef struct mli_route_line { /* what was moved and copied from one device to 
     uint64_t moves, moved_bytes;
     uint64_t copies, copied_bytes;
 } mli_route_line;
-/* Returns the numbers of a pair of devices. */
+/* Returns how much was moved and copied between a pair of devices. */
 MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
@@ -28041,8 +28046,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. Bytes by which the ledger has grown since the sample of
-   the capacity count as used, and as this process's. */
+   process, and those of other processes. The bytes by which the ledger has grown or shrunk since
+   the last sample of the capacity change the used bytes and those of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -28256,8 +28261,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, the heaviest kind first. Mistakes of one kind are in the order
-   of their bytes or, where these are not known, of their number. */
+/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind those with
+   the most bytes come first. Mistakes of unknown bytes have their count in place of the bytes. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;
@@ -29301,21 +29306,22 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
    tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
    Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
    of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
-   What is added while a writer runs has no number, and is left out. Locks: those of the reading
-   functions; none while the host's function writes. */
+   What the ledger adds while a writer runs has no number here, and is left out. Locks: those of the
+   reading functions; none during a call of the host's memlord_write_fn. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A live block that the walk over the ledger has read, or the block of an event in the ring. The
-   bytes of an arena also count as a block, at an address that no other block has. */
+/* A live block that the walk over the ledger has read, or the block of an event in the ring, which
+   has the latest events of the ledger. The bytes of an arena also count as a block, at an address
+   that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
-                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
+                                 has no stack. A writer uses `frame` only if this is 0 */
     uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
                                  stack may be written as one */
     unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
@@ -29324,7 +29330,7 @@ enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
+    MLI_BLOCK_FREED = 8, /* in mli_last_events: the last event of the storage is a free */
     MLI_BLOCK_OPEN = 16, /* the writer of a format decides what this flag and the next one mean */
     MLI_BLOCK_DONE = 32
 };
@@ -29379,9 +29385,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
-                                 is the frame of a scope, that of the scope around it, or 0 if there
-                                 is none */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: in the
+                                 frame of a scope, the number of the outer scope's frame; 0 if there
+                                 is no outer scope */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */
@@ -29499,8 +29505,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
-/* The names of the frames that are no place of code, by MLI_FRAME_... A function without a name has
-   the first of these names. */
+/* The names of the frames that are no place of code, by MLI_FRAME_... A site without a function
+   and without a file has the first of these names. */
 static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
                                               "(others)"};
 
@@ -29638,8 +29644,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
-                                               got bytes since the capture */
+            if (bytes > left) bytes = left; /* writes no more bytes than the arena had at the
+                                               capture; the tag may have got bytes since */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -29671,8 +29677,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the bytes of the block that no part has taken so far */
 } mli_part_walk;
-/* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
-   another block, which has begun at that storage since. */
+/* Writes a part. Stops at a part that has more bytes than the rest of the block. Such a part
+   belongs to a newer block that has the same storage. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -32062,8 +32068,8 @@ static const uint64_t mli_html_packed[] = {
    are live since the last mark. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
-/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
-   full follow. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
+   follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 
@@ -32638,8 +32644,8 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the ledger's bytes on a physical device, as in " (weights 40 GiB, ..., untagged 1
-   GiB)". */
+/* Writes the live bytes that each tag has on a physical device, as in " (weights 40 GiB, ...,
+   untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -32683,8 +32689,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that a tool can name the addresses later and
-   elsewhere. */
+/* Lists the modules (the program and its libraries) that return addresses are in. With this list a
+   tool can name the addresses later and elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -32816,7 +32822,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Writes the labels of the ledger in full. Only names are cut, and labels are no names. */
+/* Writes the labels of the ledger in full. The limit for the length of names is off meanwhile. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -32832,7 +32838,7 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
-#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the program's arguments */
+#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the arguments that are written */
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);
@@ -35470,8 +35476,9 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* the live bytes of each tag, by its row; behind these, by the device's number,
-                       the bytes without a tag */
+    /* Live bytes: level[row] of the tag in that row; level[x.tags + dev] of what has no tag on the
+       device `dev`. */
+    int64_t *level;
     /* By the device's number: the time in ns when the next sample is due; the live bytes of the
        last sample; the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
@@ -35700,8 +35707,8 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the process, and the anomalies and drops that are not 0, those of all devices together and
-   those of each. */
+/* Writes which process the trace is about. Then writes the counts of anomalies and drops that are
+   not 0: first for all devices together, then for each device. */
 static MLI_COLD void mli_trace_other(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'version':'" MEMLORD_VERSION "'");

@@ -1550,20 +1550,19 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
                             ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes; /* how many bytes a trim leaves the pools, from memlord_cuda_desc */
+    mli_cuda_u64 keep_bytes; /* the bytes that a trim leaves in a device's pools */
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: attaching the ledger has made the device share the cpu's memory in the ledger */
+    /* 1: at the layer's request, the device shares the cpu's memory in the ledger */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there (used the device); 0 if
-       not known */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+    /* the bytes that were in use on the device before this process made a context there; 0 if not
        known */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
+    /* the bytes that the driver needs for this process's context on the device; 0 if not known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
@@ -1622,7 +1621,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        /* a taken seat has this ledger already, and a callback may be reading the pointer */
+        /* a taken seat already has this ledger in `lord`, and a callback may be reading `lord` */
         if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }
@@ -2044,27 +2043,27 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 /* ------------------------------------------------------------------------ src/cuda/streams.h -- */
 
 /* Owns the streams that frees wait for, and the fences on them. A stream is a queue of work on a
-   device. An event is recorded on a stream, and is done when the work before it is done. A fence is
-   what a freed block waits for: that a stream has done the work before the free. While a stream is
-   captured, its work is recorded and not run, and no event can be recorded for a fence. A context
-   is the driver's state of a process on a device. May use cuda/events and cuda/driver. Locks:
-   mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
+   device. An event is recorded on a stream, and is done when the work before it is done. A fence
+   makes a freed block wait until a stream has done the work that was queued before the free. While
+   a stream is captured, its work is recorded and not run, and no event can be recorded for a fence.
+   A context is the driver's state of a process on a device. May use cuda/events and cuda/driver.
+   Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
 
-/* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
-   event that is recorded on the stream stands for all positions given before: when the event is
-   done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
-   frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
-   stays known for a while after its last fence, because making the stream known again takes more
-   calls of the driver. */
+/* Each free that waits for a stream gets a position on that stream. The positions of a stream count
+   up from 1. An event that is recorded on the stream stands for all positions given before. When
+   the event is done, the frees with these positions are done, too. So a stream needs no list of its
+   frees. All frees that are made during a capture need only one event after the capture. All fences
+   on a stream that ends need only one event, too. A stream stays known for a while after its last
+   fence, because making the stream known again takes more calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. In
-   that state no other thread may ask the stream's events, either. A look-up by handle finds only an
-   OPEN stream. A reset finds the streams of its context in every state, because it waits for the
-   frees on destroyed streams, too. */
+   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. Other
+   threads may then neither record an event on the stream nor query its events. A look-up by handle
+   finds only an OPEN stream. A reset finds the streams of the device's context in every state,
+   because the reset waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* A mark: an event that is recorded, and the last position that it stands for. */
@@ -2088,8 +2087,8 @@ typedef struct mli_cuda_stream {
     unsigned inside;           /* how many threads call the driver for the stream */
     unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
                                   freed yet */
-    uint64_t given;            /* the position of the latest free (positions count a stream's
-                                  frees) */
+    uint64_t given;            /* the last position that was given; each free gets one, and so does
+                                  the end of the stream */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
@@ -2099,8 +2098,8 @@ typedef struct mli_cuda_stream {
                                   the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
-    unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
-                                  thread asks or replaces them */
+    unsigned char asking;      /* 1: a thread queries the stream's events, so no other thread
+                                  queries or replaces them */
     unsigned char answered;    /* 1: when the ledger first asks whether a fence is done, the answer
                                   is "not yet" without a call of the driver */
     int n;                              /* the number of marks */
@@ -2110,8 +2109,7 @@ typedef struct mli_cuda_stream {
 /* What the `user` of the layer's memlord_fence points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the number of the free that the fence waits for, on its stream; 0 if there
-                          is none yet */
+    uint64_t position; /* the fence's position on its stream; 0 if the fence has none yet */
     int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
@@ -2126,11 +2124,12 @@ MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
    per-thread stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
-   memory. `device` is the device of the block. *here is 1 if the stream is a default stream of the
-   context that is current. (On a thread that never called the runtime no context is current.) */
+/* Returns the stream of a handle, and adds a user to the stream. Returns NULL if there is no
+   memory. `device` is the device of the block that waits for the stream, or 0 without a block.
+   *here is 1 if the stream is a default stream of the context that is current. (On a thread that
+   never called the runtime no context is current.) */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
-/* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
+/* Removes a user from a stream, for example the user that mli_cuda_stream_find added. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for those frees on the stream that have no event yet. Returns 1 if they have one
@@ -2269,8 +2268,8 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. If another context had the handle before, the streams of that context
-   end. */
+/* Gives a stream its context. `handle` and `id` are those of the context. If an earlier context had
+   the same handle, ends the streams of the earlier context. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -2286,8 +2285,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. Before it makes one, it ends an open stream with this
-   handle and another id of the driver, because that stream was destroyed. */
+   stream if `add` is 1, else returns NULL. Before it makes the stream, it ends an open stream that
+   has this handle and another id, if both ids are the driver's. (The driver gave the handle to a
+   new stream, so the old stream was destroyed.) */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -2315,7 +2315,7 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
 
 /* -- what the driver says of a stream -- */
 
-/* The context of a stream, and what cuCtxGetId says of it. An id of 0 is not known. */
+/* The context of a stream, and the context's id from cuCtxGetId. The id is 0 if it is not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
@@ -2421,9 +2421,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
 }
 
 /* Records an event on a stream in the stream's context, and looks for the context first if that is
-   not known. The per-thread stream of another thread has no name on this thread. Its event goes to
-   the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
-   mli_cuda_stream_record does. */
+   not known. On this thread no handle names the per-thread stream of another thread. So the event
+   for such a stream is recorded on the legacy stream, which waits for all blocking streams. Returns
+   1, 0 or -1, as mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
     cudaStream_t handle = s->handle;
@@ -2450,11 +2450,11 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. The new mark
-   replaces the last one if it is too near to the mark before that. If all marks are in use, first
-   gives up every second mark and doubles the least distance. The frees of a given-up mark then wait
-   for the next mark. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. If the mark
+   before the last is at most s->apart positions before the new mark, the new mark replaces the last
+   mark. If all marks are in use, first removes every second mark and doubles s->apart. The frees of
+   a removed mark then wait for the next mark. Returns 1 or 0, as mli_cuda_stream_record does.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2566,11 +2566,11 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and searches the others by halves. If `waits` is not 0, it is a position, and the function
-   instead waits for the mark that stands for this position. If the wait fails, the function asks
-   the marks all the same, because the error may be that of an earlier mark. Returns the driver's
-   error for mark[*done], or 0 if no mark has an error. */
+/* Stores in *done how many of a stream's n marks (recorded events) are done. Queries the first
+   mark, and then finds the last mark that is done by a binary search. If `waits` is not 0, it is a
+   position, and the function instead waits for the mark that stands for this position. If the wait
+   fails, the function queries the marks after all, because an earlier mark may have the error.
+   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2644,9 +2644,9 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits` is 1, waits for the stream's events. A free that is not done then has failed,
-   because the context is about to go. Requires: the caller has closed the stream, and is a user of
-   it. */
+   before. If `waits` is 1, waits for the stream's events. A free that is not done after the wait
+   has failed, because the context is about to be destroyed. Requires: the caller has set the state
+   to CLOSED, and has added a user to the stream. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -2757,9 +2757,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The ledger first asks a fence when its block is freed, so a fence without a position gets one
-   then. If this first call records an event, it does not ask whether the event is done, because an
-   event is rarely done at once. */
+/* The ledger first calls this function for a fence when the block of the fence is freed. If the
+   fence has no position yet, the fence gets one in this call. If the first call records an
+   event, the call does not query the event, because an event is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2897,8 +2897,8 @@ typedef struct mli_cuda_time {
     struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
     uint64_t scope;               /* what memlord_scope_current returned when the scope began */
-    mli_cuda_stream *stream;      /* the stream, whose record stays as long as the measurement uses
-                                     it */
+    mli_cuda_stream *stream;      /* the stream; its record lives at least as long as the
+                                     measurement */
     mli_cuda_event *start, *stop; /* NULL if the event is not recorded */
 } mli_cuda_time;
 
@@ -2914,14 +2914,15 @@ MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
 /* Reads the times of a ledger's measurements whose events are done: those on the streams with this
    handle, or on all streams if `handle` is NULL. The events of a stream are done in their order. So
-   after an event that is not done, no later event of the stream is asked. Streams are told apart by
-   their numbers modulo 64; of two streams with the same remainder the second may have to wait for
-   the next call. If `last` is 1, all measurements of the ledger end unread. */
+   after an event that is not done, the function does not query a later event of the stream. The
+   function tells streams apart only by their numbers modulo 64. So an event that is not done may
+   also make the measurements of another stream wait for the next call. If `last` is 1, the function
+   reads no times, and frees the measurements. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
 
-enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read */
+enum { MLI_CUDA_TIMES = 4096 }; /* the limit on measurements that are not yet read */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
@@ -2973,9 +2974,9 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 }
 
 /* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
-   measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
-   have emptied the list already. (memlord_cuda_detach first makes the ledger count as not attached,
-   so no measurement stays behind.) */
+   measurement is no longer attached, frees the measurement instead, because memlord_cuda_detach may
+   have emptied the list already. (memlord_cuda_detach marks the ledger as not attached before it
+   empties the list, so no measurement of the ledger stays in the list.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3186,7 +3187,7 @@ enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_ASYNC,   /* in the order of a stream, out of a pool */
+    MLI_CUDA_ASYNC,   /* stream-ordered, from a pool */
     MLI_CUDA_HOST,    /* page-locked memory */
     MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
@@ -3215,15 +3216,15 @@ typedef struct mli_cuda_request {
    current, so the driver may still have the previous device.) */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
 
-/* Allocates and records, with retries under a policy. If `policy` is NULL, takes the default
-   one. */
+/* Makes an allocation and records it, with retries under a policy. If `policy` is NULL, uses the
+   default policy. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
-/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. If
-   `lord` is NULL, only makes the real call. */
+/* Makes an allocation and records it, with retries if the ledger is attached with
+   MEMLORD_CUDA_FLAG_RETRY. If `lord` is NULL, only makes the real call. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 
@@ -3288,11 +3289,11 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Returns the device on which a request counts. `made` is the pointer that the call made, or NULL
-   before the call. The pool of a stream-ordered allocation may be on another device than the
-   stream; the driver knows the device of the pointer. A pool of memory of the CPU is on no device.
-   Its blocks count on the stream's device, because cudaFreeAsync does not say which pool a block is
-   of. */
+/* Returns the device on which the ledger counts the block of a request. `made` is the pointer that
+   the call made, or NULL before the call. The pool of a stream-ordered allocation may be on another
+   device than the stream, so the function asks the driver for the device of the pointer. A pool of
+   CPU memory is on no device. The ledger counts its blocks on the stream's device, because
+   cudaFreeAsync does not say which pool a block comes from. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -3356,9 +3357,9 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set that error might trim pools, wait, or return an earlier
-   error. */
+/* Sets the pointer of a request to NULL, because a limit has refused the request. Makes no real
+   call, so the runtime's last error does not change. A real call would set the last error, but it
+   might trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
@@ -3401,8 +3402,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* After E_OOM one more real call gives the result and the last error that the host expects. The
-       ledger has counted the failure already. Any other error is one of the ledger itself, and the
-       call is then made as without retries. */
+       ledger has counted the failure already. Any other error comes from the ledger itself. The
+       real call is then made once, without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3442,8 +3443,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* Has the public functions of the layer (memlord_cuda.h) that wrap no function of CUDA: those of
    attaching, pools, frees that wait for a stream, and scopes. A seat is the record of an attached
-   ledger. A fence is what a freed block waits for: that a stream has done the work before the free.
-   Owns no state. May use all modules of the layer. Locks: none. */
+   ledger. A fence makes a freed block wait until a stream has done the work that was queued before
+   the free. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3866,9 +3867,9 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends the ledger's blocks that a reset of the device takes away. Waits for the work that pending
-   frees on the device's streams wait for, as the reset itself would. Requires: the reset has not
-   begun, so that the streams and events still exist. */
+/* Frees, in the ledger, the blocks whose memory a reset of the device frees. Waits for the work
+   that pending frees on the device's streams wait for, as the reset itself would. Requires: the
+   reset has not begun, so that the streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -3880,9 +3881,9 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* Ends a block that a reset of the device takes away, as a memlord_block_fn. CUDA keeps blocks of
-   pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
-   device. */
+/* Is a memlord_block_fn that frees a block in the ledger if a reset of the device frees its memory.
+   A reset does not free blocks of pools, or physical memory. A reset frees page-locked memory if
+   the driver says that the memory belongs to the device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -4108,8 +4109,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
-    /* relaxed, as in mli_cuda_enter_device; the acquire load pairs with the release of a thread
-       that leaves the device */
+    /* The addition is relaxed, as in mli_cuda_enter_device. The acquire load pairs with the release
+       in mli_cuda_exit_device. */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
     while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();

@@ -55,11 +55,11 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Returns the device on which a request counts. `made` is the pointer that the call made, or NULL
-   before the call. The pool of a stream-ordered allocation may be on another device than the
-   stream; the driver knows the device of the pointer. A pool of memory of the CPU is on no device.
-   Its blocks count on the stream's device, because cudaFreeAsync does not say which pool a block is
-   of. */
+/* Returns the device on which the ledger counts the block of a request. `made` is the pointer that
+   the call made, or NULL before the call. The pool of a stream-ordered allocation may be on another
+   device than the stream, so the function asks the driver for the device of the pointer. A pool of
+   CPU memory is on no device. The ledger counts its blocks on the stream's device, because
+   cudaFreeAsync does not say which pool a block comes from. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -123,9 +123,9 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
-   as it was. A call made only to set that error might trim pools, wait, or return an earlier
-   error. */
+/* Sets the pointer of a request to NULL, because a limit has refused the request. Makes no real
+   call, so the runtime's last error does not change. A real call would set the last error, but it
+   might trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
@@ -168,8 +168,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* After E_OOM one more real call gives the result and the last error that the host expects. The
-       ledger has counted the failure already. Any other error is one of the ledger itself, and the
-       call is then made as without retries. */
+       ledger has counted the failure already. Any other error comes from the ledger itself. The
+       real call is then made once, without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }

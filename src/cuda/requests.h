@@ -10,7 +10,7 @@ enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_ASYNC,   /* in the order of a stream, out of a pool */
+    MLI_CUDA_ASYNC,   /* stream-ordered, from a pool */
     MLI_CUDA_HOST,    /* page-locked memory */
     MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
@@ -39,15 +39,15 @@ typedef struct mli_cuda_request {
    current, so the driver may still have the previous device.) */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
 
-/* Allocates and records, with retries under a policy. If `policy` is NULL, takes the default
-   one. */
+/* Makes an allocation and records it, with retries under a policy. If `policy` is NULL, uses the
+   default policy. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
-/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. If
-   `lord` is NULL, only makes the real call. */
+/* Makes an allocation and records it, with retries if the ledger is attached with
+   MEMLORD_CUDA_FLAG_RETRY. If `lord` is NULL, only makes the real call. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 

@@ -11,9 +11,9 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* Ends a block that a reset of the device takes away, as a memlord_block_fn. CUDA keeps blocks of
-   pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
-   device. */
+/* Is a memlord_block_fn that frees a block in the ledger if a reset of the device frees its memory.
+   A reset does not free blocks of pools, or physical memory. A reset frees page-locked memory if
+   the driver says that the memory belongs to the device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();

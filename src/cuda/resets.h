@@ -5,9 +5,9 @@
 #include "cuda/knobs.h"
 #include "cuda/driver.h"
 
-/* Ends the ledger's blocks that a reset of the device takes away. Waits for the work that pending
-   frees on the device's streams wait for, as the reset itself would. Requires: the reset has not
-   begun, so that the streams and events still exist. */
+/* Frees, in the ledger, the blocks whose memory a reset of the device frees. Waits for the work
+   that pending frees on the device's streams wait for, as the reset itself would. Requires: the
+   reset has not begun, so that the streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 

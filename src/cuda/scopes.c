@@ -3,7 +3,7 @@
 #include "cuda/events.h"
 #include "cuda/seats.h"
 
-enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements that are not yet read */
+enum { MLI_CUDA_TIMES = 4096 }; /* the limit on measurements that are not yet read */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
@@ -55,9 +55,9 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 }
 
 /* Puts measurements at the end of the list, or at its front if `back` is 1. If the ledger of a
-   measurement is no longer attached, ends the measurement instead, because memlord_cuda_detach may
-   have emptied the list already. (memlord_cuda_detach first makes the ledger count as not attached,
-   so no measurement stays behind.) */
+   measurement is no longer attached, frees the measurement instead, because memlord_cuda_detach may
+   have emptied the list already. (memlord_cuda_detach marks the ledger as not attached before it
+   empties the list, so no measurement of the ledger stays in the list.) */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -14,8 +14,8 @@ typedef struct mli_cuda_time {
     struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
     uint64_t scope;               /* what memlord_scope_current returned when the scope began */
-    mli_cuda_stream *stream;      /* the stream, whose record stays as long as the measurement uses
-                                     it */
+    mli_cuda_stream *stream;      /* the stream; its record lives at least as long as the
+                                     measurement */
     mli_cuda_event *start, *stop; /* NULL if the event is not recorded */
 } mli_cuda_time;
 
@@ -31,9 +31,10 @@ MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
 /* Reads the times of a ledger's measurements whose events are done: those on the streams with this
    handle, or on all streams if `handle` is NULL. The events of a stream are done in their order. So
-   after an event that is not done, no later event of the stream is asked. Streams are told apart by
-   their numbers modulo 64; of two streams with the same remainder the second may have to wait for
-   the next call. If `last` is 1, all measurements of the ledger end unread. */
+   after an event that is not done, the function does not query a later event of the stream. The
+   function tells streams apart only by their numbers modulo 64. So an event that is not done may
+   also make the measurements of another stream wait for the next call. If `last` is 1, the function
+   reads no times, and frees the measurements. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 #endif

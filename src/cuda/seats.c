@@ -24,7 +24,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        /* a taken seat has this ledger already, and a callback may be reading the pointer */
+        /* a taken seat already has this ledger in `lord`, and a callback may be reading `lord` */
         if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }

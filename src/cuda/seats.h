@@ -18,20 +18,19 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
                             ledger is not attached; stored with release after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes; /* how many bytes a trim leaves the pools, from memlord_cuda_desc */
+    mli_cuda_u64 keep_bytes; /* the bytes that a trim leaves in a device's pools */
     memlord_retry retry; /* the host's retry policy, if has_retry is 1; used under
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: attaching the ledger has made the device share the cpu's memory in the ledger */
+    /* 1: at the layer's request, the device shares the cpu's memory in the ledger */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: samples and wrapped calls set the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes used on the device before this process had a context there (used the device); 0 if
-       not known */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* the bytes of this process's context on the device, which the driver itself needs; 0 if not
+    /* the bytes that were in use on the device before this process made a context there; 0 if not
        known */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
+    /* the bytes that the driver needs for this process's context on the device; 0 if not known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the ledger was told the UUID of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];

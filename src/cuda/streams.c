@@ -101,8 +101,8 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. If another context had the handle before, the streams of that context
-   end. */
+/* Gives a stream its context. `handle` and `id` are those of the context. If an earlier context had
+   the same handle, ends the streams of the earlier context. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -118,8 +118,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, makes the
-   stream if `add` is 1, else returns NULL. Before it makes one, it ends an open stream with this
-   handle and another id of the driver, because that stream was destroyed. */
+   stream if `add` is 1, else returns NULL. Before it makes the stream, it ends an open stream that
+   has this handle and another id, if both ids are the driver's. (The driver gave the handle to a
+   new stream, so the old stream was destroyed.) */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -147,7 +148,7 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
 
 /* -- what the driver says of a stream -- */
 
-/* The context of a stream, and what cuCtxGetId says of it. An id of 0 is not known. */
+/* The context of a stream, and the context's id from cuCtxGetId. The id is 0 if it is not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
@@ -253,9 +254,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
 }
 
 /* Records an event on a stream in the stream's context, and looks for the context first if that is
-   not known. The per-thread stream of another thread has no name on this thread. Its event goes to
-   the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
-   mli_cuda_stream_record does. */
+   not known. On this thread no handle names the per-thread stream of another thread. So the event
+   for such a stream is recorded on the legacy stream, which waits for all blocking streams. Returns
+   1, 0 or -1, as mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
     cudaStream_t handle = s->handle;
@@ -282,11 +283,11 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Adds a mark, which is a recorded event that stands for all frees up to `position`. The new mark
-   replaces the last one if it is too near to the mark before that. If all marks are in use, first
-   gives up every second mark and doubles the least distance. The frees of a given-up mark then wait
-   for the next mark. Returns 1 or 0, as mli_cuda_stream_record does. Requires: the caller holds
-   mli_cuda_streams_lock. */
+/* Adds a mark, which is a recorded event that stands for all frees up to `position`. If the mark
+   before the last is at most s->apart positions before the new mark, the new mark replaces the last
+   mark. If all marks are in use, first removes every second mark and doubles s->apart. The frees of
+   a removed mark then wait for the next mark. Returns 1 or 0, as mli_cuda_stream_record does.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -398,11 +399,11 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Stores in *done how many of a stream's n recorded events (marks) are done. Asks the first mark,
-   and searches the others by halves. If `waits` is not 0, it is a position, and the function
-   instead waits for the mark that stands for this position. If the wait fails, the function asks
-   the marks all the same, because the error may be that of an earlier mark. Returns the driver's
-   error for mark[*done], or 0 if no mark has an error. */
+/* Stores in *done how many of a stream's n marks (recorded events) are done. Queries the first
+   mark, and then finds the last mark that is done by a binary search. If `waits` is not 0, it is a
+   position, and the function instead waits for the mark that stands for this position. If the wait
+   fails, the function queries the marks after all, because an earlier mark may have the error.
+   Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -476,9 +477,9 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits` is 1, waits for the stream's events. A free that is not done then has failed,
-   because the context is about to go. Requires: the caller has closed the stream, and is a user of
-   it. */
+   before. If `waits` is 1, waits for the stream's events. A free that is not done after the wait
+   has failed, because the context is about to be destroyed. Requires: the caller has set the state
+   to CLOSED, and has added a user to the stream. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -589,9 +590,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The ledger first asks a fence when its block is freed, so a fence without a position gets one
-   then. If this first call records an event, it does not ask whether the event is done, because an
-   event is rarely done at once. */
+/* The ledger first calls this function for a fence when the block of the fence is freed. If the
+   fence has no position yet, the fence gets one in this call. If the first call records an
+   event, the call does not query the event, because an event is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;

@@ -1,9 +1,9 @@
 /* Owns the streams that frees wait for, and the fences on them. A stream is a queue of work on a
-   device. An event is recorded on a stream, and is done when the work before it is done. A fence is
-   what a freed block waits for: that a stream has done the work before the free. While a stream is
-   captured, its work is recorded and not run, and no event can be recorded for a fence. A context
-   is the driver's state of a process on a device. May use cuda/events and cuda/driver. Locks:
-   mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
+   device. An event is recorded on a stream, and is done when the work before it is done. A fence
+   makes a freed block wait until a stream has done the work that was queued before the free. While
+   a stream is captured, its work is recorded and not run, and no event can be recorded for a fence.
+   A context is the driver's state of a process on a device. May use cuda/events and cuda/driver.
+   Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the ledger. */
 #ifndef MLI_CUDA_STREAMS_H
 #define MLI_CUDA_STREAMS_H
 #include "cuda/api/api.h"
@@ -11,21 +11,21 @@
 #include "cuda/system.h"
 #include "cuda/events.h"
 
-/* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
-   event that is recorded on the stream stands for all positions given before: when the event is
-   done, all these frees are done, too. So a stream needs no list of its frees. One event serves all
-   frees that a capture has held back, and one event serves all uses of a stream that ends. A stream
-   stays known for a while after its last fence, because making the stream known again takes more
-   calls of the driver. */
+/* Each free that waits for a stream gets a position on that stream. The positions of a stream count
+   up from 1. An event that is recorded on the stream stands for all positions given before. When
+   the event is done, the frees with these positions are done, too. So a stream needs no list of its
+   frees. All frees that are made during a capture need only one event after the capture. All fences
+   on a stream that ends need only one event, too. A stream stays known for a while after its last
+   fence, because making the stream known again takes more calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
 /* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
-   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. In
-   that state no other thread may ask the stream's events, either. A look-up by handle finds only an
-   OPEN stream. A reset finds the streams of its context in every state, because it waits for the
-   frees on destroyed streams, too. */
+   it. CLOSED means that a thread is ending the stream, or that the stream's context is gone. Other
+   threads may then neither record an event on the stream nor query its events. A look-up by handle
+   finds only an OPEN stream. A reset finds the streams of the device's context in every state,
+   because the reset waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* A mark: an event that is recorded, and the last position that it stands for. */
@@ -49,8 +49,8 @@ typedef struct mli_cuda_stream {
     unsigned inside;           /* how many threads call the driver for the stream */
     unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
                                   freed yet */
-    uint64_t given;            /* the position of the latest free (positions count a stream's
-                                  frees) */
+    uint64_t given;            /* the last position that was given; each free gets one, and so does
+                                  the end of the stream */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
@@ -60,8 +60,8 @@ typedef struct mli_cuda_stream {
                                   the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
-    unsigned char asking;      /* 1: a thread asks the driver for the stream's events, so no other
-                                  thread asks or replaces them */
+    unsigned char asking;      /* 1: a thread queries the stream's events, so no other thread
+                                  queries or replaces them */
     unsigned char answered;    /* 1: when the ledger first asks whether a fence is done, the answer
                                   is "not yet" without a call of the driver */
     int n;                              /* the number of marks */
@@ -71,8 +71,7 @@ typedef struct mli_cuda_stream {
 /* What the `user` of the layer's memlord_fence points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the number of the free that the fence waits for, on its stream; 0 if there
-                          is none yet */
+    uint64_t position; /* the fence's position on its stream; 0 if the fence has none yet */
     int asked;         /* 1: the ledger has asked before whether the fence is done */
 } mli_cuda_fence;
 
@@ -87,11 +86,12 @@ MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
    per-thread stream. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
-   memory. `device` is the device of the block. *here is 1 if the stream is a default stream of the
-   context that is current. (On a thread that never called the runtime no context is current.) */
+/* Returns the stream of a handle, and adds a user to the stream. Returns NULL if there is no
+   memory. `device` is the device of the block that waits for the stream, or 0 without a block.
+   *here is 1 if the stream is a default stream of the context that is current. (On a thread that
+   never called the runtime no context is current.) */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
-/* Ends what mli_cuda_stream_find began: this call is no longer a user of the stream. */
+/* Removes a user from a stream, for example the user that mli_cuda_stream_find added. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
 /* Records an event for those frees on the stream that have no event yet. Returns 1 if they have one

@@ -125,8 +125,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
-    /* relaxed, as in mli_cuda_enter_device; the acquire load pairs with the release of a thread
-       that leaves the device */
+    /* The addition is relaxed, as in mli_cuda_enter_device. The acquire load pairs with the release
+       in mli_cuda_exit_device. */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
     while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();

@@ -241,8 +241,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. Bytes by which the ledger has grown since the sample of
-   the capacity count as used, and as this process's. */
+   process, and those of other processes. The bytes by which the ledger has grown or shrunk since
+   the last sample of the capacity change the used bytes and those of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -456,8 +456,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, the heaviest kind first. Mistakes of one kind are in the order
-   of their bytes or, where these are not known, of their number. */
+/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind those with
+   the most bytes come first. Mistakes of unknown bytes have their count in place of the bytes. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;

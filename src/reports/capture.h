@@ -1,9 +1,9 @@
 /* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
    device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
    a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
-   if only some allocs are picked to have one. May use the reading functions of books/ and
+   if only some allocs are picked to have a stack. May use the reading functions of books/ and
    services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+   functions; none during a call of the host's memlord_write_fn. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -27,7 +27,7 @@
    from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
    so the sum of such a list may differ from the capture. */
 
-/* The most lines of the lists of a report. */
+/* The maximum number of lines of each list in a report. */
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
@@ -37,22 +37,24 @@
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
 #define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
-#define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
-                           up to twice that; the last class is for 2^48 bytes */
+#define MLI_SIZES 50    /* the number of size classes of blocks. Class 0 has blocks of 0 bytes.
+                           Class k has blocks of 2^(k-1) to 2^k - 1 bytes. The last class has
+                           blocks of 2^48 bytes, the most that a block can have */
 
 /* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
    known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
    null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
-    uint32_t dev;     /* the ledger's number of a tag's device; 0 in other lines */
+    uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
     const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
                          about the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity */
+    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free` also
+                                   follow how the ledger's bytes have changed since */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
                                    allocs */
@@ -61,12 +63,13 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
                                    this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers hold, by the pressure page that
-                                   processes share; UINT64_MAX if there is no other ledger */
-    int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
-                                   most `total` */
+    uint64_t neighbours;        /* the bytes that other ledgers hold on the device, as they say on
+                                   the pressure page, a file that ledgers share; UINT64_MAX if
+                                   they hold none */
+    int64_t unaccounted;        /* used - self - context - neighbours, with `total` in place of
+                                   `used` if `used` is larger */
     uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
-                                   if it is not known */
+                                   if the capacity is not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
@@ -120,15 +123,15 @@ typedef struct mli_report {
                               peak, and otherwise in the order of their live bytes */
     memlord_result result; /* the first error other than a failed write, for example that there was
                               no memory for a list */
-    int exports;           /* 1: the ledger writes reports at an interval (exports), or has written
-                              one */
+    int exports;           /* 1: the ledger saves an export (a report that is saved at an interval),
+                              or did so before */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
     size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
                               `lifetime` and `top_device` */
-    uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
+    uint64_t (*top_device)[2]; /* each device's peak and dev, the highest peak first */
     mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
     memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
@@ -138,8 +141,8 @@ typedef struct mli_report {
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap of the largest blocks in `block`, while the walk over all blocks
-                        fills it */
+    mli_largest top; /* a binary heap of the largest blocks. Its elements are in `block`. The walk
+                        over all blocks uses it */
     mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
                               no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
@@ -153,10 +156,10 @@ typedef struct mli_report {
                                       largest first */
     mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
                              listed by site */
-    uint32_t *site_stack; /* a linked list of the stacks of each site: by a site's row, the row of
-                             its first stack; behind these, by a stack's row, the row of the next
-                             stack of the same site; 0 ends a list; NULL if there are no such
-                             lists */
+    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL if there are no lists.
+                             site_stack[row of a site] is the row of the site's first stack.
+                             site_stack[site_rows + 1 + row of a stack] is the row of the site's
+                             next stack. 0 ends a list */
     size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
                                             number of all stacks with leaks */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
@@ -169,7 +172,7 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
     mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
-                              and are not pending */
+                              and are not pending (waiting until the host's free takes effect) */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
     mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
                                             streams at the start */
@@ -182,29 +185,30 @@ typedef struct mli_report {
                                                 mli_report_mistakes explains */
     size_t mistakes;
     uint64_t mistakes_more; /* how many mistakes are not in the list */
-    uint64_t mark; /* the number of the last mark; 0 if none was set */
+    uint64_t mark; /* the number of the last mark (see memlord_mark); 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks of the device lived less than 0.1
-                                s, less than 1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, from 0.1 to 1 s,
+                                from 1 to 10 s, and longer. Counts the blocks whose alloc and free
+                                are both in the event ring */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
                                              most bytes first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* memory in which mli_cpu_resident reads files */
+    mli_cpu cpu;         /* the memory into which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
     mli_holders holders; /* the tags and sites that held most at the peak of the device that is
                             being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text about one device in the verdict (see
-                                         reports/answers.h) that is being composed */
+    char part_text[2048];             /* the text that is being composed: what a verdict (see
+                                         reports/answers.h) says about one device */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
 /* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
    a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site with the number `row`. Its function and file are those that reports show. */
+/* Returns the site with the number `row`, with the function and the file as reports show them. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 /* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
    bytes that have no tag, and for a series of a site or a device. */
@@ -223,7 +227,7 @@ typedef struct mli_route_line { /* what was moved and copied from one device to 
     uint64_t moves, moved_bytes;
     uint64_t copies, copied_bytes;
 } mli_route_line;
-/* Returns the numbers of a pair of devices. */
+/* Returns how much was moved and copied between a pair of devices. */
 MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
 /* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL

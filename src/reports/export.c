@@ -67,8 +67,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
-/* The names of the frames that are no place of code, by MLI_FRAME_... A function without a name has
-   the first of these names. */
+/* The names of the frames that are no place of code, by MLI_FRAME_... A site without a function
+   and without a file has the first of these names. */
 static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
                                               "(others)"};
 
@@ -206,8 +206,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* keeps the sum of the arena, because the tag may have
-                                               got bytes since the capture */
+            if (bytes > left) bytes = left; /* writes no more bytes than the arena had at the
+                                               capture; the tag may have got bytes since */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -239,8 +239,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the bytes of the block that no part has taken so far */
 } mli_part_walk;
-/* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
-   another block, which has begun at that storage since. */
+/* Writes a part. Stops at a part that has more bytes than the rest of the block. Such a part
+   belongs to a newer block that has the same storage. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;

@@ -3,8 +3,8 @@
    tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
    Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
    of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
-   What is added while a writer runs has no number, and is left out. Locks: those of the reading
-   functions; none while the host's function writes. */
+   What the ledger adds while a writer runs has no number here, and is left out. Locks: those of the
+   reading functions; none during a call of the host's memlord_write_fn. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -19,16 +19,17 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A live block that the walk over the ledger has read, or the block of an event in the ring. The
-   bytes of an arena also count as a block, at an address that no other block has. */
+/* A live block that the walk over the ledger has read, or the block of an event in the ring, which
+   has the latest events of the ledger. The bytes of an arena also count as a block, at an address
+   that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
     uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
                                  a number */
-    uint32_t node;            /* the node of the block's stack in the tree of stacks; a writer then
-                                 uses the stack in place of `frame`; 0 if the block has no stack */
+    uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
+                                 has no stack. A writer uses `frame` only if this is 0 */
     uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
                                  stack may be written as one */
     unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
@@ -37,7 +38,7 @@ enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
+    MLI_BLOCK_FREED = 8, /* in mli_last_events: the last event of the storage is a free */
     MLI_BLOCK_OPEN = 16, /* the writer of a format decides what this flag and the next one mean */
     MLI_BLOCK_DONE = 32
 };
@@ -92,9 +93,9 @@ typedef struct mli_frame_name {
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: if this
-                                 is the frame of a scope, that of the scope around it, or 0 if there
-                                 is none */
+    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: in the
+                                 frame of a scope, the number of the outer scope's frame; 0 if there
+                                 is no outer scope */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
     const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
                                        one function */

@@ -593,8 +593,8 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the ledger's bytes on a physical device, as in " (weights 40 GiB, ..., untagged 1
-   GiB)". */
+/* Writes the live bytes that each tag has on a physical device, as in " (weights 40 GiB, ...,
+   untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -638,8 +638,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that a tool can name the addresses later and
-   elsewhere. */
+/* Lists the modules (the program and its libraries) that return addresses are in. With this list a
+   tool can name the addresses later and elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -771,7 +771,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Writes the labels of the ledger in full. Only names are cut, and labels are no names. */
+/* Writes the labels of the ledger in full. The limit for the length of names is off meanwhile. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -787,7 +787,7 @@ static MLI_COLD void mli_text_own(mli_report *r) {
     mli_put_str(r->o, "\n");
 }
 
-#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the program's arguments */
+#define MLI_TEXT_ARGUMENTS 85 /* the most characters of the arguments that are written */
 static MLI_COLD void mli_text_first(mli_report *r) {
     size_t n;
     r->cpu.root = mli_proc_root(r->lord);

@@ -9,8 +9,8 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
-   full follow. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
+   follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 

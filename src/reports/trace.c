@@ -36,8 +36,9 @@
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* the live bytes of each tag, by its row; behind these, by the device's number,
-                       the bytes without a tag */
+    /* Live bytes: level[row] of the tag in that row; level[x.tags + dev] of what has no tag on the
+       device `dev`. */
+    int64_t *level;
     /* By the device's number: the time in ns when the next sample is due; the live bytes of the
        last sample; the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
@@ -266,8 +267,8 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the process, and the anomalies and drops that are not 0, those of all devices together and
-   those of each. */
+/* Writes which process the trace is about. Then writes the counts of anomalies and drops that are
+   not 0: first for all devices together, then for each device. */
 static MLI_COLD void mli_trace_other(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'version':'" MEMLORD_VERSION "'");

@@ -263,10 +263,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the live and freed bytes at which the next band check is requested. While the band waits to
-   rearm, a check is requested when the metric reaches `again` or falls below seven eighths of the
-   threshold. In both cases mli_band_compare rearms the band. The metric RESERVED needs no marks,
-   because memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets v->rise, v->fall and v->freed, at which the next band check is due. While the band waits to
+   rearm, a check is due when the metric reaches `again` or falls below seven eighths of the
+   threshold. In both cases mli_band_compare rearms the band. For the metric RESERVED nothing is
+   set, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -328,7 +328,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 }
 
 /* Sets how many bytes a thread frees between two checks. The interval is at least a batch. If all
-   threads free alike, each thread checks 64 times on the way to the threshold. If the interval
+   threads free equally, each thread checks 64 times on the way to the threshold. If the interval
    shrinks, every thread checks at its next free, and not only after the old interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
@@ -347,7 +347,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     }
 }
 
-/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
+/* Compares a device with the threshold of its band, and sets the marks for the next check. */
 static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     memlord_gc_event *e = &v->event;
     uint64_t eighth = e->threshold / 8, again;
@@ -396,8 +396,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks, because both take the lock of the device's row
-   (its counters). Without a batch a publication takes no lock, but both add to row->published. */
+   A publication after this function sees the marks. With a batch, publication and function take the
+   lock of the device's row (its counters). Without a batch, both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;

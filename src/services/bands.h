@@ -32,8 +32,8 @@ MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
 /* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If it is not the strategy of before, the bands of the device no longer wait
-   to rearm. Takes no lock if the device has no strategy and no device of its type can have one. */
+   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
+   Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and then a collection if one is due and none runs there yet.

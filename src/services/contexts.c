@@ -143,9 +143,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes the record of this context. Returns
-   E_STATE if mli_context_lock finds no record. Also returns E_STATE if the record then has another
-   context than its fibre's. That cannot happen to a thread that leaves its fibres in the reverse of
-   the order in which it entered them. */
+   E_STATE if mli_context_lock finds no record. A thread that is in the context leaves it first.
+   Also returns E_STATE if the record does not have its fibre's context after that. This cannot
+   happen to a thread that leaves its fibres in the reverse of the order in which it entered
+   them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -168,8 +169,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many of a context's open tags and scopes were told to the interposer. Adopted scopes are not
-   told. */
+/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
+   scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;

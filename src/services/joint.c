@@ -89,8 +89,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* this publishes the cell, so the highest levels that other cells had
-                             before no longer count */
+    if (held && !enter) { /* the invocation's level has changed, so the highest level that another
+                             cell had before no longer counts */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }

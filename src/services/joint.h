@@ -5,8 +5,8 @@
    adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
    allocated less those it freed. Its base is the part of the level that the thread has published:
    added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
-   (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to close a
-   record. */
+   (MLI_RANK_JOINT), one for each record, also taken inside a shard of the map of blocks; cold, to
+   open and to close a record. */
 #ifndef MLI_SERVICES_JOINT_H
 #define MLI_SERVICES_JOINT_H
 #include "api/api.h"
@@ -40,10 +40,10 @@ MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
    context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
-   in the invocation, the base of its cell is added. When the thread leaves, the whole level of the
-   cell at that moment is added and stays. `enter` is 1 if the thread enters, and 0 if it leaves.
-   Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
+   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
+   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
+   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
