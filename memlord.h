@@ -20258,9 +20258,9 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
-   the span's context is in that thread. A span that ends on another thread than it began on adds to
-   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
-   in it. */
+   the span's context is in that thread. A span may end on a thread other than the one it began on.
+   It then adds to the thread scope of the thread that ends it. A context that adopts a scope has a
+   span of its own for that scope. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -20280,7 +20280,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
                                                  spans together changed the thread's level; a signed
                                                  number */
-    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+    /* A ring of the last invocations. `count` rises after an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
@@ -20330,7 +20330,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
+/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
+   added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20390,8 +20391,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
-   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds to this thread scope the bytes by which
+   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -20527,8 +20528,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
-   scopes after the cell reached the old high. Their peaks then stay. */
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the peaks of these scopes
+   must not change, because the thread entered the scopes after the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -20634,8 +20635,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
 }
 
 /* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
-   the thread's levels from them. The spans then have differences, which any thread can take over.
-   With `enter` 1 it adds the thread's levels. */
+   the thread's levels from them. The results do not depend on the thread, so any thread can then
+   enter the context. With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -20697,9 +20698,9 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
    end of the guard later ends all scopes above that number. The thread has a cache of the scopes
-   that it found last. In the cache a scope has the address of the host's static record `planted`
-   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
-   the name of the scope that is found. */
+   that it found last. The cache finds a scope by the address `planted` of the host's static record
+   or, if `planted` is NULL, by the address `name`. The text at `name` may change, so the function
+   compares the text with the name of the scope that the cache finds. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -20782,8 +20783,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
-   maximum. `first` is 1 if none was merged before. */
+/* Merges the total, minimum and maximum of one thread scope into those of several thread scopes.
+   `first` is 1 if no thread scope was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -20827,8 +20828,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* The other threads go on counting, so the sum may have the end of an invocation without its
-       begin. */
+    /* The other threads go on counting, so the sum may count the end of an invocation but not its
+       beginning. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
@@ -22636,7 +22637,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
-    MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
+    MLI_SLOT_FORKED = -2,   /* a forked child has no slot until it first uses the page */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
@@ -22646,7 +22647,7 @@ typedef struct mli_page_device {
     uint64_t failing;  /* 1: allocations on the device fail */
     uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
-    uint64_t released; /* bytes that the ledger ever gave back for requests of others */
+    uint64_t released; /* all bytes that the ledger has given back for requests of others */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
@@ -22713,7 +22714,7 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
+/* Returns 1 if a device of the slot has the identity `id` and rests: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
@@ -22732,7 +22733,7 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
-   watches. It never waits. */
+   watches. The call never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -22753,8 +22754,8 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
-                                       memory up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of the pressure page's file: a multiple of every
+                                       memory page size up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -22803,7 +22804,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
     (void)mli_out_end(&o, sizeof own);
     if (mli_file_create(own, &file)) return -1;
-    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
+    held = mli_signals_block(); /* a write past the limit of file sizes raises SIGXFSZ */
     bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
           mli_file_write(file, nothing, sizeof nothing - sizeof head);
     for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
@@ -22957,7 +22958,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This reader is used only here, because another thread may be using that of services/room. */
+    /* Not the mli_cpu of services/room, because another thread may be using that one. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -23021,8 +23022,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
-   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+/* Waits until a bell no longer has the value `seen`, but at most `ms` ms. Without futexes, or where
+   a sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
    request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
@@ -23111,8 +23112,8 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 /* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
    function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
-   request is within the limit. Requires: no lock is held. */
+/* Counts a request that is over the limit of its account, logs such requests at most once a second,
+   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -23122,9 +23123,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
-                                                                    new source; under the callbacks
-                                                                    lock */
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* for each type: how often its
+                                                                    source was set; guarded by the
+                                                                    callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
@@ -23184,10 +23185,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
-   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
-   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
-   the source itself may call memlord_pool_set. */
+/* Sets the marks of a sample. A mark tells how many bytes a device held when the source ran. The
+   source may have seen the live bytes from before its run or from after it, so the mark is the
+   smaller number. If the device's pool has more bytes than that now, the mark is the bytes of the
+   pool. The pool is read after the run, because the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -23276,10 +23277,11 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     lord->room->capacity_readers[type] = source;
     lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
+    /* The loop includes physical devices that no device uses, because a device may use them
+       later. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device that no device uses is
-                                                    handled, too, because one may use it later */
+        if (phys->device.type != type) continue;
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -23417,8 +23419,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so they add to the bytes
-   left. */
+   the bytes that tickets hold there, `covered` are for the request itself, so the function counts
+   them as left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -23548,8 +23550,8 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
 }
 
 /* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
-   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
-   has computed the bytes. Returns 0 if the bytes left are not known. */
+   of the plan is at the same physical device, sets *lack to INT64_MIN, because the call for the
+   earlier block computes what the plan lacks there. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -23601,8 +23603,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
-   comes from the device's capacity source, no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a device's pool, and runs a band check on the device.
+   If the device's capacity source made the call, a due collection runs in a later call. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -23786,9 +23788,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
-   A share that is equal to the threshold would then seem to be below it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. The function multiplies
+   and does not divide, because the registers of the x87 are wider than a double. There a quotient
+   that is equal to the threshold could seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -23886,8 +23888,8 @@ typedef struct mli_neighbours {
        child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
-       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
-       raise_end. */
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of
+       requests until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
@@ -23990,14 +23992,14 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process may have left an
-                                                               owner; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a killed process does not free its
+                                                               slot; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
-    mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
+    mine->owner = mli_now() << 10 | (i + 1); /* no earlier claim had this number */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
@@ -24098,7 +24100,7 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
-   levels and reports. Also stores how many of these ledgers rest there. */
+   levels and reports. Also stores for how many of these ledgers the device rests: see mli_rest. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -24127,8 +24129,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the page that the parent
-                                                                           of a forked child has
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: the
+                                                                           page that its parent
                                                                            mapped */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
@@ -24146,8 +24148,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
-   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. For each device
+   k of this ledger's slot, needed[k] is the bytes of the largest request plus 1, or 0 if no
    neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
@@ -24163,8 +24165,8 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
 }
 
 /* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
-   `seen` is the number of the last request there. Differences of numbers are compared, because the
-   page may hold any value. Returns 1 if the other ledger waits for the answer. */
+   `seen` is the number of the slot's last request. Compares how far numbers are behind `seen`,
+   because the page may hold any number. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -24182,8 +24184,8 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
 
 /* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
    the largest request for each device: see mli_request_note. seen[s] gets the number of the last
-   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
-   for each slot: 1 if the ledger of the slot waits for the answer. */
+   request in slot s, which mli_answers_publish stores in answered[s]. Returns a mask with a bit for
+   each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -24200,9 +24202,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
-   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
-   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
-   *ran to 1 if a callback ran. */
+   or through all devices if `needed` is 0. For each device, calls mli_fences_retire and then the
+   collection callbacks. Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a
+   callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24219,8 +24221,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. Returns the bytes that its callbacks reclaimed. While the device
-   rests, it runs no callbacks and returns 0. */
+/* Answers a request for a device. Returns the bytes that the device's callbacks reclaimed. Runs
+   no callbacks and returns 0 while the device rests. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -24255,7 +24257,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 }
 
 /* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
-   unless another thread does so. It holds no lock while it runs host code. */
+   unless another thread is already answering them. No lock is held while host code runs. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -24294,7 +24296,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the kernel whether tasks have waited for main memory. If they have, it runs the callbacks of
+/* Asks the kernel whether tasks have waited for main memory. If they have, runs the callbacks of
    the devices that use main memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
@@ -24368,8 +24370,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
-   replaces the page. */
+   another page. While a thread uses a bell or answers requests, this function does nothing, and a
+   later call replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24498,8 +24500,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
-                                            and needs the lock */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, because the thread that handles
+                                            the answers needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24511,7 +24513,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* neighbours that have answered may rest now */
+    mli_slots_note(lord); /* after an answer the neighbour's device may rest */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -24753,7 +24755,7 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
@@ -24853,7 +24855,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
    bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
-   copy is as reports show it now. */
+   copy is replaced by the memlord_site that reports now display for it. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -25058,7 +25060,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Adds a snapshot to the list of those that readers may still read. */
+/* Adds a snapshot that is no longer in `at` to the list `out`. Readers may still read the snapshots
+   in `out`. */
 static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
     s->next = state->out;
     state->out = s;
@@ -25084,8 +25087,9 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. A periodic snapshot that a call takes lists no blocks,
-   because that would need a walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. If a call of the host takes a periodic snapshot, the
+   snapshot has no list of blocks, because the call would have to visit all blocks for the list. If
+   there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -25180,7 +25184,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
+/* Runs on the thread of a recorder: saves at the recorder's interval, and serves requests for
+   reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -25310,8 +25315,9 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
-   started again, and the export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child. The thread that
+   takes snapshots is started again later. The export stops, because its file belongs to the
+   parent. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25333,7 +25339,7 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    state->readers = NULL; /* reports that were left by longjmp */
+    state->readers = NULL; /* drops the readers of reports that were left by longjmp */
     mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
@@ -26046,9 +26052,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that no longer have to wait, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER calls leave the work of mli_serve to the poller. Without
+   that flag calls check the bands, and the poller samples, calls mli_fences_retire and writes
+   requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26201,8 +26207,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
-                                  thread */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed counts each free, or the free wakes
+                                  this thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -26341,8 +26347,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
-   takes the request back after it. */
+/* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
+   withdraws that request after the pause. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -27045,13 +27051,14 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
-   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
-   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
-   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
-   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
-   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
-   is at most 0.02 below the highest, and the longest of these is taken. */
+   MLI_GROWTH_NS, because the first moments of a program do not show how much it grows in a minute.
+   The line begins in the first half of the time from the first snapshot to the last, and fits with
+   an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by at least 1 % of the capacity in
+   all. A line through its second half rises at least half as fast. The last snapshot has at least
+   the mean of the line's snapshots, because a program that frees all at its end does not grow. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines meet these conditions, only lines whose R2 is at most
+   0.02 below the highest R2 remain, and the longest of them is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
@@ -27085,7 +27092,7 @@ typedef struct mli_series_list {
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   the snapshot has only the MLI_HOLDERS largest of the device. */
+   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
@@ -27094,8 +27101,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
-   if they are more, and keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot: adds its series if the list lacks it, or
+   raises `most` of the series to these bytes if it is lower. Keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -27250,8 +27257,8 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, as an entry without a side record (its description and
-                     parts) */
+    mli_entry of; /* an entry for mli_block_copy_out: word1 has the device, and word2 has the rows
+                     and the birth of one block of the group; the rest is 0 */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -27263,22 +27270,24 @@ typedef struct mli_leak_table {
     mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
-/* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
-   if there is no memory. Requires: the table is zeroed. */
+/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
+   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
+   zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
-   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
-   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
-   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
-   blocks may have too few bytes. The sums of the table count every block. */
+/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
+   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
+   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
+   blocks have at most MLI_LEAKS / 2 groups, the table has all of them, except for about 1 of 100
+   such tables. If they have more, the table has the large groups, but a group of many small blocks
+   may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns one block of a group, as a memlord_block_info for the host. */
+/* Returns a memlord_block_info with the device, site, tag and scope of a group. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
    0, leaves out the site. */
@@ -27300,8 +27309,7 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
-                                       blocks */
+    size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
                                        0 if they are not known, because some of the blocks are in no
                                        group */
@@ -27315,8 +27323,8 @@ typedef struct mli_leak_sites {
                                              that are counted; those that are added later are left
                                              out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
-                            the tag's row; NULL if there was no memory */
+    mli_leak_sum *sum;   /* the sum of each site, by row; then, for each tag, by row, the sum of its
+                            blocks without a site; NULL if there was no memory */
     unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
                             that was last counted there */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
@@ -27344,7 +27352,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
-/* The number of a site in the list must fit in a byte of `seen` and of `of`. */
+/* The arrays `seen` and `of` store the number of a listed site in one byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
@@ -27450,9 +27458,10 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
-   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
-   the first sum of the sites or of the tags. */
+/* Adds up the sums of each site over all devices. Stores the result in the sum of the site's row on
+   the first device that has the site, and sets the sums of its other rows to 0. If `book` is
+   MLI_BOOK_TAG, does the same for the tags of blocks without a site. `first` is the index of the
+   sum of row 0. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27504,8 +27513,8 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Stores the number of a site in a place of `seen`. Returns 1 if the place had another number, so
-   that the site has not been counted there yet. */
+/* Stores the number of a site in an element of `seen`. Returns 1 if the element had another number,
+   so that the caller counts a tag, scope or device only once for each site. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -30224,8 +30233,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The MiB are for people and for older
-   readers. */
+/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The number in MiB is for people, and for
+   programs written for older profiles. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -30242,7 +30251,7 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each invocation of a scope that the ledger keeps, thread by thread. The oldest
+/* Calls fn for each invocation that the ledger keeps of a scope, thread by thread. The oldest
    invocation of a thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
@@ -30616,9 +30625,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event before.
-   Only the low 52 bits of the storage count, because readers of JSON would round larger numbers. A
-   brief event of a scope has only its time, kind, thread and scope. */
+/* Writes an event. In a brief report, the time and the storage are differences from the time and
+   the storage written last. Only the low 52 bits of the storage count there, because readers of
+   JSON round larger numbers. A scope's event has only its time, kind, thread and scope there. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -30717,7 +30726,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 #define MLI_PLAIN_BLOCKS 10
 
 /* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
-   description. A heap has thousands of other blocks, and their sites tell as much. */
+   description. Other blocks are left out, because a heap has thousands of them. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
@@ -32912,7 +32921,7 @@ static MLI_COLD void mli_put_packed(mli_out *o) {
 }
 
 /* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
-   can end the element with the JSON, because < and > are escaped there. */
+   can end the element that holds the JSON, because < and > are escaped in the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -33082,11 +33091,12 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
    The event of an alloc or a move has these frames, too; another event has the site of its call.
    The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come after them. The key "memlord" lists these,
-   and the anomalies and drops. Traces come from the ring of events. If the ring has events of a
-   storage, its segment is as the last of them left it, so that viewers can walk back from there.
-   The first time a word, tag or frame occurs, it is written in full. After that it is a number of
-   the pickle's memo: first the words, then the tags, then the frames. */
+   CUDA devices keep their index. The other devices come after them. The key "memlord" lists all
+   devices, and the anomalies and drops that are not 0. Traces come from the ring of events. If the
+   ring has events of a storage, its segment is as the last of these events left it, so that viewers
+   can walk back from there. The first time a word, tag or frame occurs, it is written in full.
+   After that it is written as its number in the pickle's memo. Words have the lowest numbers. Tags
+   and frames have the numbers after these, in the order in which they first occur. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -33115,10 +33125,10 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* the memo's numbers by the tag's row, and behind these by frame */
+    mli_viz_memo *memo;    /* the memo's numbers of each tag, by row; then those of each frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
-                              parts: how many parts of the block */
+                              parts: how many parts of the latest block are written */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
                                                 the format */
     uint32_t only; /* the device whose events are being written */
@@ -33163,10 +33173,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes an operation of the pickle for one character of a form. { and } begin and end a dictionary
-   of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new list, and +
-   appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the number 0. A
-   space does nothing. */
+/* Writes the operation of the pickle that a character of mli_viz's `form` means. { and } begin and
+   end a dictionary of at least one pair. : is a new dictionary, and = sets a pair in a dictionary.
+   [ is a new list, and + appends an item to a list. ) makes a pair of the last two items. ! is
+   False, and 0 the number 0. A space does nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -33174,7 +33184,7 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what `form` says. A run of letters and _ is a word, which goes through the memo. %ju is a
+/* Writes what `form` says. A run of a to z and _ is a word, which mli_viz_word writes. %ju is a
    uint64_t and %s a string. Any other character is an operation, which mli_viz_code explains.
    Requires: `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
@@ -33217,8 +33227,8 @@ static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) 
     w->numbers += count;
     return 0;
 }
-/* Puts the item that was written last into the memo (code "r"), or writes the item that the memo
-   has (code "j"). */
+/* Code "r" gives the item that was written last a number in the memo. Code "j" writes the item that
+   has this number. */
 static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
     mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
@@ -33242,7 +33252,8 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the frames of a block's stack. If the block has no site, its stack begins with a scope. */
+/* Writes the frames of a block's stack. If the block has neither a stack nor a
+   site, leaves out the first frame, so that its scopes come first. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -33381,7 +33392,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
 }
 
 /* Writes the events of a device. The last event has the category "unknown", because viewers give
-   blocks without a category that of the last event. */
+   the category of the last event to blocks without a category. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -33391,7 +33402,8 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events it needs. */
+/* Gives the devices their numbers in the format. Returns how many lists of events the format
+   needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -33955,11 +33967,11 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
    reports/export. Locks: those of the reading functions; none while `put` runs. */
 
-/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+/* The record of a device's peak has the bytes of the peak, of the arena, and of the largest sites
    (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
-   are samples, it gets a share of the exact number: the stacks of each of these sites share the
-   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
-   what each held. Bytes that no stack gets stay with the site. Bytes without a listed site are then
+   are samples, a stack gets a share in proportion to the bytes that it held: the stacks of a listed
+   site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
+   of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
    "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 

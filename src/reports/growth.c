@@ -1,8 +1,8 @@
 #include "reports/growth.h"
 #include "services/stats.h"
 
-/* Notes the bytes that a snapshot has of a tag or a site: raises the highest number of its series
-   if they are more, and keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot: adds its series if the list lacks it, or
+   raises `most` of the series to these bytes if it is lower. Keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;

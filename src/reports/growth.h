@@ -11,13 +11,14 @@
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
    one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
-   MLI_GROWTH_NS, because a program's first moments tell nothing of a minute. It begins in the first
-   half of the time, and fits with an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by
-   at least 1 % of the capacity in all. A line through its second half rises at least half as fast.
-   The last snapshot has at least the mean of the line's snapshots, because a program that frees all
-   at its end does not grow. No snapshot before the line has more bytes than the line's middle, so
-   that the last tooth of a sawtooth is no growth. Of the lines that qualify, those count whose R2
-   is at most 0.02 below the highest, and the longest of these is taken. */
+   MLI_GROWTH_NS, because the first moments of a program do not show how much it grows in a minute.
+   The line begins in the first half of the time from the first snapshot to the last, and fits with
+   an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by at least 1 % of the capacity in
+   all. A line through its second half rises at least half as fast. The last snapshot has at least
+   the mean of the line's snapshots, because a program that frees all at its end does not grow. No
+   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
+   sawtooth is no growth. If several lines meet these conditions, only lines whose R2 is at most
+   0.02 below the highest R2 remain, and the longest of them is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
@@ -51,7 +52,7 @@ typedef struct mli_series_list {
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
 /* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   the snapshot has only the MLI_HOLDERS largest of the device. */
+   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
 /* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the

@@ -29,7 +29,7 @@ static MLI_COLD void mli_put_packed(mli_out *o) {
 }
 
 /* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
-   can end the element with the JSON, because < and > are escaped there. */
+   can end the element that holds the JSON, because < and > are escaped in the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;

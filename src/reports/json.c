@@ -324,8 +324,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The MiB are for people and for older
-   readers. */
+/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The number in MiB is for people, and for
+   programs written for older profiles. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -342,7 +342,7 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each invocation of a scope that the ledger keeps, thread by thread. The oldest
+/* Calls fn for each invocation that the ledger keeps of a scope, thread by thread. The oldest
    invocation of a thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
@@ -716,9 +716,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event before.
-   Only the low 52 bits of the storage count, because readers of JSON would round larger numbers. A
-   brief event of a scope has only its time, kind, thread and scope. */
+/* Writes an event. In a brief report, the time and the storage are differences from the time and
+   the storage written last. Only the low 52 bits of the storage count there, because readers of
+   JSON round larger numbers. A scope's event has only its time, kind, thread and scope there. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -817,7 +817,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 #define MLI_PLAIN_BLOCKS 10
 
 /* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
-   description. A heap has thousands of other blocks, and their sites tell as much. */
+   description. Other blocks are left out, because a heap has thousands of them. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||

@@ -7,7 +7,7 @@
 #include "books/listing.h"
 #include "services/stats.h"
 
-/* The number of a site in the list must fit in a byte of `seen` and of `of`. */
+/* The arrays `seen` and `of` store the number of a listed site in one byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
 
@@ -113,9 +113,10 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site over all devices, in the sum of its row on the first device. Does
-   so with each tag, for blocks without a site, if `book` is that of tags. `first` is the index of
-   the first sum of the sites or of the tags. */
+/* Adds up the sums of each site over all devices. Stores the result in the sum of the site's row on
+   the first device that has the site, and sets the sums of its other rows to 0. If `book` is
+   MLI_BOOK_TAG, does the same for the tags of blocks without a site. `first` is the index of the
+   sum of row 0. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -167,8 +168,8 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Stores the number of a site in a place of `seen`. Returns 1 if the place had another number, so
-   that the site has not been counted there yet. */
+/* Stores the number of a site in an element of `seen`. Returns 1 if the element had another number,
+   so that the caller counts a tag, scope or device only once for each site. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;

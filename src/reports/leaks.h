@@ -20,8 +20,8 @@
 typedef struct mli_leak_group {
     uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
                      bit 40 and the scope from bit 48 */
-    mli_entry of; /* one block of the group, as an entry without a side record (its description and
-                     parts) */
+    mli_entry of; /* an entry for mli_block_copy_out: word1 has the device, and word2 has the rows
+                     and the birth of one block of the group; the rest is 0 */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -33,22 +33,24 @@ typedef struct mli_leak_table {
     mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
-/* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
-   if there is no memory. Requires: the table is zeroed. */
+/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
+   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
+   zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
 /* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Looks at MLI_LEAKS_TRIED
-   groups. If all have other keys, sets `lost`, and replaces the smallest if that has fewer bytes
-   than this block. If there are at most MLI_LEAKS / 2 groups, all of them are found, except in
-   about 1 of 100 such tables. Of more groups the large ones are found, but a group of many small
-   blocks may have too few bytes. The sums of the table count every block. */
+/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
+   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
+   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
+   blocks have at most MLI_LEAKS / 2 groups, the table has all of them, except for about 1 of 100
+   such tables. If they have more, the table has the large groups, but a group of many small blocks
+   may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns one block of a group, as a memlord_block_info for the host. */
+/* Returns a memlord_block_info with the device, site, tag and scope of a group. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
    0, leaves out the site. */
@@ -70,8 +72,7 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
                             NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index in mli_leak_sites.sum of the sum of the site's
-                                       blocks */
+    size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
                                        0 if they are not known, because some of the blocks are in no
                                        group */
@@ -85,8 +86,8 @@ typedef struct mli_leak_sites {
                                              that are counted; those that are added later are left
                                              out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* the sums by the site's row; behind these, for blocks without a site, by
-                            the tag's row; NULL if there was no memory */
+    mli_leak_sum *sum;   /* the sum of each site, by row; then, for each tag, by row, the sum of its
+                            blocks without a site; NULL if there was no memory */
     unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
                             that was last counted there */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */

@@ -27,10 +27,10 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* the memo's numbers by the tag's row, and behind these by frame */
+    mli_viz_memo *memo;    /* the memo's numbers of each tag, by row; then those of each frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
-                              parts: how many parts of the block */
+                              parts: how many parts of the latest block are written */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
                                                 the format */
     uint32_t only; /* the device whose events are being written */
@@ -75,10 +75,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes an operation of the pickle for one character of a form. { and } begin and end a dictionary
-   of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new list, and +
-   appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the number 0. A
-   space does nothing. */
+/* Writes the operation of the pickle that a character of mli_viz's `form` means. { and } begin and
+   end a dictionary of at least one pair. : is a new dictionary, and = sets a pair in a dictionary.
+   [ is a new list, and + appends an item to a list. ) makes a pair of the last two items. ! is
+   False, and 0 the number 0. A space does nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -86,7 +86,7 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what `form` says. A run of letters and _ is a word, which goes through the memo. %ju is a
+/* Writes what `form` says. A run of a to z and _ is a word, which mli_viz_word writes. %ju is a
    uint64_t and %s a string. Any other character is an operation, which mli_viz_code explains.
    Requires: `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
@@ -129,8 +129,8 @@ static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) 
     w->numbers += count;
     return 0;
 }
-/* Puts the item that was written last into the memo (code "r"), or writes the item that the memo
-   has (code "j"). */
+/* Code "r" gives the item that was written last a number in the memo. Code "j" writes the item that
+   has this number. */
 static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
     mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
@@ -154,7 +154,8 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the frames of a block's stack. If the block has no site, its stack begins with a scope. */
+/* Writes the frames of a block's stack. If the block has neither a stack nor a
+   site, leaves out the first frame, so that its scopes come first. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -293,7 +294,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
 }
 
 /* Writes the events of a device. The last event has the category "unknown", because viewers give
-   blocks without a category that of the last event. */
+   the category of the last event to blocks without a category. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -303,7 +304,8 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events it needs. */
+/* Gives the devices their numbers in the format. Returns how many lists of events the format
+   needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;

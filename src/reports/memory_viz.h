@@ -15,11 +15,12 @@
    frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
    The event of an alloc or a move has these frames, too; another event has the site of its call.
    The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come after them. The key "memlord" lists these,
-   and the anomalies and drops. Traces come from the ring of events. If the ring has events of a
-   storage, its segment is as the last of them left it, so that viewers can walk back from there.
-   The first time a word, tag or frame occurs, it is written in full. After that it is a number of
-   the pickle's memo: first the words, then the tags, then the frames. */
+   CUDA devices keep their index. The other devices come after them. The key "memlord" lists all
+   devices, and the anomalies and drops that are not 0. Traces come from the ring of events. If the
+   ring has events of a storage, its segment is as the last of these events left it, so that viewers
+   can walk back from there. The first time a word, tag or frame occurs, it is written in full.
+   After that it is written as its number in the pickle's memo. Words have the lowest numbers. Tags
+   and frames have the numbers after these, in the order in which they first occur. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);

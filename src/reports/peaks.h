@@ -8,11 +8,11 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* The record of a device's peak has the bytes of the peak, and those of its largest sites
+/* The record of a device's peak has the bytes of the peak, of the arena, and of the largest sites
    (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
-   are samples, it gets a share of the exact number: the stacks of each of these sites share the
-   bytes of the site, and all other stacks share the bytes that these sites leave, in proportion to
-   what each held. Bytes that no stack gets stay with the site. Bytes without a listed site are then
+   are samples, a stack gets a share in proportion to the bytes that it held: the stacks of a listed
+   site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
+   of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
    "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
 

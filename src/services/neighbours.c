@@ -93,14 +93,14 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process may have left an
-                                                               owner; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a killed process does not free its
+                                                               slot; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
-    mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
+    mine->owner = mli_now() << 10 | (i + 1); /* no earlier claim had this number */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
@@ -201,7 +201,7 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that other ledgers hold there, for statistics, pressure
-   levels and reports. Also stores how many of these ledgers rest there. */
+   levels and reports. Also stores for how many of these ledgers the device rests: see mli_rest. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -230,8 +230,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the page that the parent
-                                                                           of a forked child has
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: the
+                                                                           page that its parent
                                                                            mapped */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
@@ -249,8 +249,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. `needed` is an
-   array by device of this ledger's slot: the bytes of the largest request plus 1, or 0 if no
+/* Notes that a neighbour wants `wanted` bytes of the device with the identity `id`. For each device
+   k of this ledger's slot, needed[k] is the bytes of the largest request plus 1, or 0 if no
    neighbour asks. Returns 1 if the neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
@@ -266,8 +266,8 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
 }
 
 /* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
-   `seen` is the number of the last request there. Differences of numbers are compared, because the
-   page may hold any value. Returns 1 if the other ledger waits for the answer. */
+   `seen` is the number of the slot's last request. Compares how far numbers are behind `seen`,
+   because the page may hold any number. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -285,8 +285,8 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
 
 /* Reads the requests that other ledgers have made since this ledger last answered. `needed` gets
    the largest request for each device: see mli_request_note. seen[s] gets the number of the last
-   request in slot s; the answer later stores this number in answered[s]. Returns a mask with a bit
-   for each slot: 1 if the ledger of the slot waits for the answer. */
+   request in slot s, which mli_answers_publish stores in answered[s]. Returns a mask with a bit for
+   each slot: 1 if the ledger of the slot waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -303,9 +303,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
-   or through all of them if `needed` is 0. On each device it ends the freed blocks whose fences are
-   done, and runs the collection callbacks. Returns the bytes that the callbacks reclaimed. Sets
-   *ran to 1 if a callback ran. */
+   or through all devices if `needed` is 0. For each device, calls mli_fences_retire and then the
+   collection callbacks. Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a
+   callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -322,8 +322,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. Returns the bytes that its callbacks reclaimed. While the device
-   rests, it runs no callbacks and returns 0. */
+/* Answers a request for a device. Returns the bytes that the device's callbacks reclaimed. Runs
+   no callbacks and returns 0 while the device rests. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -358,7 +358,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 }
 
 /* Wakes this ledger's threads that wait for an answer. Then answers the requests of other ledgers,
-   unless another thread does so. It holds no lock while it runs host code. */
+   unless another thread is already answering them. No lock is held while host code runs. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -397,7 +397,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the kernel whether tasks have waited for main memory. If they have, it runs the callbacks of
+/* Asks the kernel whether tasks have waited for main memory. If they have, runs the callbacks of
    the devices that use main memory. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
@@ -471,8 +471,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread uses a bell or answers requests, it does nothing, and a later call
-   replaces the page. */
+   another page. While a thread uses a bell or answers requests, this function does nothing, and a
+   later call replaces the page. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -601,8 +601,8 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because an answer may come meanwhile,
-                                            and needs the lock */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, because the thread that handles
+                                            the answers needs the lock */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -614,7 +614,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* neighbours that have answered may rest now */
+    mli_slots_note(lord); /* after an answer the neighbour's device may rest */
     mli_lock_drop(&lord->neighbours->lock);
 }
 

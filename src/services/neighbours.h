@@ -36,8 +36,8 @@ typedef struct mli_neighbours {
        child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
-       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
-       raise_end. */
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of
+       requests until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);

@@ -4,8 +4,8 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of a page's file, a multiple of every page size of
-                                       memory up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* size of the pressure page's file: a multiple of every
+                                       memory page size up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -54,7 +54,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
     (void)mli_out_end(&o, sizeof own);
     if (mli_file_create(own, &file)) return -1;
-    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
+    held = mli_signals_block(); /* a write past the limit of file sizes raises SIGXFSZ */
     bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
           mli_file_write(file, nothing, sizeof nothing - sizeof head);
     for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
@@ -208,7 +208,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* This reader is used only here, because another thread may be using that of services/room. */
+    /* Not the mli_cpu of services/room, because another thread may be using that one. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -272,8 +272,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer has the value `seen`, or for `ms`. Without futexes, or where a
-   sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
+/* Waits until a bell no longer has the value `seen`, but at most `ms` ms. Without futexes, or where
+   a sandbox refuses them, it waits for the listener's own event instead. The listener then sees a
    request only after the wait, which is at most the interval mli_poll_ms. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,

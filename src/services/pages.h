@@ -30,7 +30,7 @@
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
-    MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
+    MLI_SLOT_FORKED = -2,   /* a forked child has no slot until it first uses the page */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
@@ -40,7 +40,7 @@ typedef struct mli_page_device {
     uint64_t failing;  /* 1: allocations on the device fail */
     uint64_t wanted;   /* bytes that the ledger asked the other ledgers for */
     uint64_t asked;    /* number of the request that asked for `wanted` */
-    uint64_t released; /* bytes that the ledger ever gave back for requests of others */
+    uint64_t released; /* all bytes that the ledger has given back for requests of others */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
@@ -107,7 +107,7 @@ MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t w
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device with this identity rests in a slot: see `resting`. */
+/* Returns 1 if a device of the slot has the identity `id` and rests: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
@@ -126,7 +126,7 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
-   watches. It never waits. */
+   watches. The call never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);

@@ -98,9 +98,9 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does all the work of mli_serve, because calls
-   do not. Without that flag calls check the bands. Then the poller only samples, ends the freed
-   blocks that no longer have to wait, and writes requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER calls leave the work of mli_serve to the poller. Without
+   that flag calls check the bands, and the poller samples, calls mli_fences_retire and writes
+   requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;

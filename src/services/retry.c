@@ -80,8 +80,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on each free either is in mli_phys_freed or wakes this
-                                  thread */
+    mli_barrier_threads(lord); /* from here on mli_phys_freed counts each free, or the free wakes
+                                  this thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -220,8 +220,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function sleep_ms. It asks the neighbours for memory before the pause, and
-   takes the request back after it. */
+/* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
+   withdraws that request after the pause. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;

@@ -17,9 +17,9 @@
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: grows by 1 with each
-                                                                    new source; under the callbacks
-                                                                    lock */
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* for each type: how often its
+                                                                    source was set; guarded by the
+                                                                    callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
@@ -79,10 +79,10 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. A mark tells what a device held when the source ran. It is not known
-   whether the source saw the live bytes from before it ran or those from after it ran. So the bytes
-   held are the fewer of the two. A pool counts with the bytes that it has reserved now, because
-   the source itself may call memlord_pool_set. */
+/* Sets the marks of a sample. A mark tells how many bytes a device held when the source ran. The
+   source may have seen the live bytes from before its run or from after it, so the mark is the
+   smaller number. If the device's pool has more bytes than that now, the mark is the bytes of the
+   pool. The pool is read after the run, because the source itself may call memlord_pool_set. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -171,10 +171,11 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     lord->room->capacity_readers[type] = source;
     lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
+    /* The loop includes physical devices that no device uses, because a device may use them
+       later. */
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* a physical device that no device uses is
-                                                    handled, too, because one may use it later */
+        if (phys->device.type != type) continue;
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self &&
                mli_phys_reader_replaced(lord, phys)) {
@@ -312,8 +313,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so they add to the bytes
-   left. */
+   the bytes that tickets hold there, `covered` are for the request itself, so the function counts
+   them as left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -443,8 +444,8 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
 }
 
 /* Computes how many bytes a plan lacks at the physical device of block `first`. If an earlier block
-   of the plan is at this physical device, *lack becomes INT64_MIN, because the call for that block
-   has computed the bytes. Returns 0 if the bytes left are not known. */
+   of the plan is at the same physical device, sets *lack to INT64_MIN, because the call for the
+   earlier block computes what the plan lacks there. Returns 0 if the bytes left are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -496,8 +497,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. If the call
-   comes from the device's capacity source, no callback runs, and a later call collects. */
+/* Ends a call that has changed the bytes of a device's pool, and runs a band check on the device.
+   If the device's capacity source made the call, a due collection runs in a later call. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -681,9 +682,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level if `used` of `total` bytes are in use. It compares multiples of both
-   and does not divide. Where registers are wider than a double (x87), a quotient has other digits.
-   A share that is equal to the threshold would then seem to be below it. */
+/* Returns the pressure level if `used` of `total` bytes are in use. The function multiplies
+   and does not divide, because the registers of the x87 are wider than a double. There a quotient
+   that is equal to the threshold could seem to be below it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL

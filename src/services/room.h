@@ -61,8 +61,8 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 /* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
    function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
-   request is within the limit. Requires: no lock is held. */
+/* Counts a request that is over the limit of its account, logs such requests at most once a second,
+   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 

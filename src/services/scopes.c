@@ -64,8 +64,8 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. If `s` is not NULL, adds the bytes by which the span changed each
-   device to this thread scope. Raises the peaks of the next outer span to those of this span. `t`
+/* Computes the totals of a span. If `s` is not NULL, adds to this thread scope the bytes by which
+   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
    is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
    levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
@@ -201,8 +201,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Sets a cell's high to the cell's level. Before that, the old high raises the device's peak and
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread entered these
-   scopes after the cell reached the old high. Their peaks then stay. */
+   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the peaks of these scopes
+   must not change, because the thread entered the scopes after the cell reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -308,8 +308,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
 }
 
 /* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
-   the thread's levels from them. The spans then have differences, which any thread can take over.
-   With `enter` 1 it adds the thread's levels. */
+   the thread's levels from them. The results do not depend on the thread, so any thread can then
+   enter the context. With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -371,9 +371,9 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 
 /* Begins a scope. If `guard` is not NULL, it gets the number of scopes that were open before. The
    end of the guard later ends all scopes above that number. The thread has a cache of the scopes
-   that it found last. In the cache a scope has the address of the host's static record `planted`
-   or, if `planted` is NULL, that of `name`. The text at `name` may change, so it is compared with
-   the name of the scope that is found. */
+   that it found last. The cache finds a scope by the address `planted` of the host's static record
+   or, if `planted` is NULL, by the address `name`. The text at `name` may change, so the function
+   compares the text with the name of the scope that the cache finds. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -456,8 +456,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into the sum over several: a total, a minimum and a
-   maximum. `first` is 1 if none was merged before. */
+/* Merges the total, minimum and maximum of one thread scope into those of several thread scopes.
+   `first` is 1 if no thread scope was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -501,8 +501,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    /* The other threads go on counting, so the sum may have the end of an invocation without its
-       begin. */
+    /* The other threads go on counting, so the sum may count the end of an invocation but not its
+       beginning. */
     if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);

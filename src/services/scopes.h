@@ -20,9 +20,9 @@
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
    readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
-   the span's context is in that thread. A span that ends on another thread than it began on adds to
-   the thread scope of the thread that ends it. A context that adopts a scope has a span of its own
-   in it. */
+   the span's context is in that thread. A span may end on a thread other than the one it began on.
+   It then adds to the thread scope of the thread that ends it. A context that adopts a scope has a
+   span of its own for that scope. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -42,7 +42,7 @@ typedef struct mli_thread_scope {
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
                                                  spans together changed the thread's level; a signed
                                                  number */
-    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+    /* A ring of the last invocations. `count` rises after an invocation is written, so the entry
        that a thread is writing is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
@@ -92,7 +92,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0: what memlord_scope_device_time has added. */
+/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
+   added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 

@@ -207,7 +207,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Adds a snapshot to the list of those that readers may still read. */
+/* Adds a snapshot that is no longer in `at` to the list `out`. Readers may still read the snapshots
+   in `out`. */
 static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
     s->next = state->out;
     state->out = s;
@@ -233,8 +234,9 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
 static int mli_snapshots_in_calls(const memlord *lord) {
     return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
 }
-/* Takes a snapshot and adds it to the list. A periodic snapshot that a call takes lists no blocks,
-   because that would need a walk of the map. If there is no memory, the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. If a call of the host takes a periodic snapshot, the
+   snapshot has no list of blocks, because the call would have to visit all blocks for the list. If
+   there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
@@ -329,7 +331,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Saves at the interval of a recorder, on its thread, and serves requests for reports. */
+/* Runs on the thread of a recorder: saves at the recorder's interval, and serves requests for
+   reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -459,8 +462,9 @@ static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
 /* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child: that of snapshots is
-   started again, and the export stops, because its file is the parent's. */
+   their reports go on. The threads of the recorders do not exist in the child. The thread that
+   takes snapshots is started again later. The export stops, because its file belongs to the
+   parent. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -482,7 +486,7 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    state->readers = NULL; /* reports that were left by longjmp */
+    state->readers = NULL; /* drops the readers of reports that were left by longjmp */
     mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));

@@ -20,7 +20,7 @@
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
@@ -120,7 +120,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
    bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
-   copy is as reports show it now. */
+   copy is replaced by the memlord_site that reports now display for it. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
