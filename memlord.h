@@ -21055,11 +21055,12 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
-   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
-   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
-   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags from the counts of all threads, and
+   lists the largest sites, stacks and tags. A selector (memlord_device) names one device, all
+   devices of a type, or all devices. A row has the counters of a device, site or tag. Owns no
+   state. May use books/ and services/scopes. Invariant: the counters of one row are summed under
+   the row's lock. Two rows are summed at different moments, so a report sums each device once and
+   uses that sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
    come the losses of the ledger as a whole: how many records found no room, or are no longer
@@ -21076,8 +21077,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its name in
-   PROMETHEUS, its text, and the function that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its metric name
+   and help text in the format PROMETHEUS, and the function that computes it. */
 typedef struct mli_rates_row {
     const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
@@ -21132,7 +21133,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
+/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
+   mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21144,8 +21146,9 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
                                           const memlord_site_stat *site, size_t sites);
 
 /* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
-   requests. No band waits to rearm any more: each may start its next collection. */
+   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
+   last failed requests. Ends the wait of each band after its last collection, so that the band may
+   start another one. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21312,8 +21315,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of the
-   stack's totals. Returns 0 if there is no memory. */
+/* Sets the frames and the depth of a listed stack. Before the call `depth` has the index of the
+   stack's row. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -25696,14 +25699,14 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 /* Frees the ledger's records of threads that have ended, so that other threads can take them. A
    fibre is work of the host that moves between threads; its context has its open tags and scopes.
    Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
-   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
-   and the other callers hold. */
+   thread takes a record, the scopes of the record have ended. Lock: registry. mli_threads_sweep
+   takes it; the callers of the other functions hold it. */
 
-/* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
-   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
-   so that its reads come after the caller's check that the thread has ended. The store of the owner
-   pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
+   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
+   From then on another thread may take the record. Requires: the caller holds the registry lock.
+   The function first adds 0 to the owner, so that its reads come after the caller's check that the
+   thread has ended. The store of the owner pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
@@ -26665,8 +26668,8 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth (mark, scope and stream) of a block, and adds the block to the sums
-   of its rows. */
+/* Checks the rows of a block and its birth (the memlord_mark, scope and stream at its alloc). Adds
+   the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -32230,9 +32233,8 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
-   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
-   its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of the site's bytes, as in
+   " < load load.c:7 90 %, ...". The field `share` of mli_caller says which bytes these are. */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
     const mli_callers *callers =
@@ -32399,8 +32401,8 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     if (shown) mli_put_str(r->o, "\n");
 }
 
-/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends
-   at twice its start. Writes another line for the lifetimes of blocks. */
+/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". In this line, 12
+   blocks have 64 to 127 bytes. Writes another line for the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -32557,7 +32559,8 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
 }
 
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
-   ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
+   ...". If the tags and sites were recorded when less was live than at the peak, writes "noted at
+   12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -32572,8 +32575,9 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
-   below it the largest groups of its blocks that are equal in these. */
+/* Writes the line of a site with leaks. If the site's blocks differ in tag, scope or device, also
+   writes the largest groups of them below that line. The blocks of a group have the same tag, scope
+   and device. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -32955,7 +32959,7 @@ typedef struct mli_export_event {
 } mli_export_event;
 
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   events of devices without a number. If there is no memory, the report fails. */
+   events of devices that the report does not have. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
@@ -32984,8 +32988,9 @@ typedef struct mli_last_events {
    fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
-   Returns NULL if there is no table. The table has open addressing by device type and address. */
+/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
+   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
+   device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif
@@ -33475,8 +33480,9 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. If a site has more than its
-   stacks may get, there must be stacks of it of which no block was picked. */
+/* Of the blocks that were not picked, a stack gets at most this many times the number that its
+   samples stand for. The site keeps the remainder, which must come from stacks without a picked
+   block. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -33520,7 +33526,7 @@ MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put,
 /* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
-/* The live blocks of one stack, tag and device. */
+/* Live blocks that have the same site or stack, tag, scope and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
     mli_live_block of; /* one of the blocks; its dev is 0 if the slot is vacant */
@@ -33543,8 +33549,8 @@ MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
-   allocs of each stack. Then calls put for the allocs of each device that no site has. If stacks
-   are samples, the numbers of a stack are those of its share. */
+   allocs of each stack. Then calls put, for each device, for the allocs that have no site. If
+   stacks are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -33694,7 +33700,7 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
 }
 /* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
    weights. Adds the results to the shares' values or, if `all` is 1, replaces the values. A share
-   that gets no blocks then gets no bytes either. */
+   that gets no blocks here also gets no bytes in the later division of the bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -33796,9 +33802,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
-   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
-   divides all of the whole among them. */
+/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is how many no
+   stack has yet. The stacks get `number` of these, and the whole keeps the remainder. If the stacks
+   already have more than the whole (left < 0), divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -34108,13 +34114,14 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live bytes; if stacks
-   are samples, they are shares. The bytes of a part have one more frame, the name of the part. A
-   tag or a scope that is not known has no frame. A semicolon in a frame is written as a colon.
-   Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
-   as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
-   the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
-   because its readers know no comments.
+   return addresses in place of the site, the outermost first. The bytes are live bytes. If stacks
+   are samples, the bytes of a stack are its share (see reports/shares.h). The bytes of a part have
+   one more frame, the name of the part. A tag or a scope that is not known has no frame. A
+   semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
+   frames, and equal stacks are one line. This holds as long as there are at most
+   MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order begins again, and
+   readers add equal lines up. FOLDED has no anomalies and drops, because its readers know no
+   comments.
 
    FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
    "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
@@ -34139,14 +34146,14 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of the block's part that the line is for, which is the innermost
-                         frame; NULL if the line is for no part */
+    const char *part; /* the name of a part of the block, written as the innermost frame of the
+                         line; NULL if the line is for no part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the device's name that says what the bytes are, such as "
-                            (peak)"; "" for live bytes */
+    const char *measure; /* the text after the device's name, such as " (peak)", which says what the
+                            bytes are; "" for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -34630,8 +34637,8 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 #define MLI_HEAP_FREED_SIZE 1048576u
 
 /* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
-   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
-   walks that write live blocks counts them in an element of its own. */
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Two walks write
+   the live blocks, and each of them counts down an element of `older`. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -34725,7 +34732,8 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, its size and trace, and returns its number. */
+/* Writes the description of an allocation, which is its size and trace. Returns the number of the
+   description. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34744,12 +34752,12 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* the peaks of devices need not be of
-                                                                one moment, so these bytes need not
-                                                                add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* makes the sum fit the total peak,
+                                                                because devices may have their peaks
+                                                                at different moments */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
-        (void)mli_heap_info(w, bytes, trace); /* the description that frees them */
+        (void)mli_heap_info(w, bytes, trace); /* the description for the free at the end */
         held += bytes;
     }
     w->gone_end = w->infos;
@@ -34820,8 +34828,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
-                                           since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak if the peak was reset after
+                                           the allocation */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34921,15 +34929,15 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, or of the whole ledger where no device has the
-   number. None is a sum of other samples, so that sum() in a query is right. The series with tag=""
-   has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as many
-   scopes, have series of their own. All others are added up in a series with an empty name and the
-   label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or scope
-   never changes its series. Counters start over at memlord_reset, as the format allows. Sites,
-   streams, blocks and parts of blocks are left out, because each would be a series of its own.
-   Every sample has the labels of the ledger, too, so that processes with other labels have other
-   series. */
+   Every sample is of one device or physical device, or of the whole ledger if its number belongs
+   to no device. No sample is a sum of other samples, so that sum() in a query is right. The series
+   with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as
+   many scopes, have series of their own. All others are added up in a series with an empty name and
+   the label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or
+   scope never changes its series. Counters start over at memlord_reset, as the format allows.
+   Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
+   own. Every sample has the labels of the ledger, too, so that processes with other labels have
+   other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34957,8 +34965,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
-                                                has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of lines with a name, which
+                                                mli_prom_limit counts */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -35021,8 +35029,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 }
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
-   The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
+   A sample of memlord_device_all() has no device label. `key` and `label` are the name and the
+   value of one more label. If `key` is NULL, there is no such label. If only `label` is NULL, v is
+   the sum of the lines without series of their own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -35066,7 +35075,7 @@ static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
                 mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the count that no device has */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the anomalies of no device */
             mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -35097,8 +35106,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A metric family that has a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; m: a number; the sum of several
-                    lines is the highest of them; X: nanoseconds, which are written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which
+                    mli_prom_add keeps the highest; X: nanoseconds, which are written as seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -35164,7 +35173,7 @@ static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *l
     }
 }
 /* Keeps the first MEMLORD_MAX_SERIES lines of each device in a list, and adds up its other lines in
-   one line without a name. Lines with an empty name stay. Returns how many lines are left. */
+   one line whose name is NULL. Keeps lines whose name is "". Returns how many lines are left. */
 static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
                                       size_t size, size_t n) {
     char *line = lines, *to = lines;
@@ -35243,8 +35252,8 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     }
 }
 
-/* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
-   offset of the family's count in an mli_route. */
+/* Writes a metric family with a sample for each pair of devices between which bytes moved or were
+   copied. `at` is the offset of the family's count in an mli_route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
     const mli_route *route = NULL;
@@ -35390,7 +35399,7 @@ typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
 } mli_csv_whole;
-/* Writes the line of a part, which has no bytes and no references of its own. */
+/* Writes the line of a part, which has 0 in the columns `bytes` and `refs`. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     const mli_csv_whole *whole = (const mli_csv_whole *)user;
     memlord_block_info b = *whole->block;

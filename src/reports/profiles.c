@@ -20,14 +20,14 @@
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of the block's part that the line is for, which is the innermost
-                         frame; NULL if the line is for no part */
+    const char *part; /* the name of a part of the block, written as the innermost frame of the
+                         line; NULL if the line is for no part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the device's name that says what the bytes are, such as "
-                            (peak)"; "" for live bytes */
+    const char *measure; /* the text after the device's name, such as " (peak)", which says what the
+                            bytes are; "" for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -511,8 +511,8 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 #define MLI_HEAP_FREED_SIZE 1048576u
 
 /* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
-   blocks. `older` is the number of live blocks whose allocation is not in the file. Each of the two
-   walks that write live blocks counts them in an element of its own. */
+   blocks. `older` is the number of live blocks whose allocation is not in the file. Two walks write
+   the live blocks, and each of them counts down an element of `older`. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
@@ -606,7 +606,8 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, its size and trace, and returns its number. */
+/* Writes the description of an allocation, which is its size and trace. Returns the number of the
+   description. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -625,12 +626,12 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* the peaks of devices need not be of
-                                                                one moment, so these bytes need not
-                                                                add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* makes the sum fit the total peak,
+                                                                because devices may have their peaks
+                                                                at different moments */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
-        (void)mli_heap_info(w, bytes, trace); /* the description that frees them */
+        (void)mli_heap_info(w, bytes, trace); /* the description for the free at the end */
         held += bytes;
     }
     w->gone_end = w->infos;
@@ -701,8 +702,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak, because the peak was reset
-                                           since the capture */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak if the peak was reset after
+                                           the allocation */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");

@@ -11,13 +11,14 @@
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
    stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live bytes; if stacks
-   are samples, they are shares. The bytes of a part have one more frame, the name of the part. A
-   tag or a scope that is not known has no frame. A semicolon in a frame is written as a colon.
-   Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
-   as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
-   the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
-   because its readers know no comments.
+   return addresses in place of the site, the outermost first. The bytes are live bytes. If stacks
+   are samples, the bytes of a stack are its share (see reports/shares.h). The bytes of a part have
+   one more frame, the name of the part. A tag or a scope that is not known has no frame. A
+   semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
+   frames, and equal stacks are one line. This holds as long as there are at most
+   MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order begins again, and
+   readers add equal lines up. FOLDED has no anomalies and drops, because its readers know no
+   comments.
 
    FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
    "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line

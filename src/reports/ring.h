@@ -18,7 +18,7 @@ typedef struct mli_export_event {
 } mli_export_event;
 
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   events of devices without a number. If there is no memory, the report fails. */
+   events of devices that the report does not have. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
@@ -47,8 +47,9 @@ typedef struct mli_last_events {
    fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the vacant slot for that storage, whose dev is 0.
-   Returns NULL if there is no table. The table has open addressing by device type and address. */
+/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
+   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
+   device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif

@@ -148,7 +148,7 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
 }
 /* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
    weights. Adds the results to the shares' values or, if `all` is 1, replaces the values. A share
-   that gets no blocks then gets no bytes either. */
+   that gets no blocks here also gets no bytes in the later division of the bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -250,9 +250,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides a part of a whole among its stacks: `number` of the `left` that no stack has yet. The
-   remainder stays with the whole. If the stacks already have more than the whole (left < 0),
-   divides all of the whole among them. */
+/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is how many no
+   stack has yet. The stacks get `number` of these, and the whole keeps the remainder. If the stacks
+   already have more than the whole (left < 0), divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);

@@ -19,8 +19,9 @@
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A stack gets at most this many times what its samples stand for. If a site has more than its
-   stacks may get, there must be stacks of it of which no block was picked. */
+/* Of the blocks that were not picked, a stack gets at most this many times the number that its
+   samples stand for. The site keeps the remainder, which must come from stacks without a picked
+   block. */
 #define MLI_PORTION_MOST 4
 
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
@@ -64,7 +65,7 @@ MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put,
 /* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
-/* The live blocks of one stack, tag and device. */
+/* Live blocks that have the same site or stack, tag, scope and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
     mli_live_block of; /* one of the blocks; its dev is 0 if the slot is vacant */
@@ -87,8 +88,8 @@ MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
-   allocs of each stack. Then calls put for the allocs of each device that no site has. If stacks
-   are samples, the numbers of a stack are those of its share. */
+   allocs of each stack. Then calls put, for each device, for the allocs that have no site. If
+   stacks are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);

@@ -30,8 +30,8 @@ typedef struct mli_prom_writer {
     char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
                          more 0 at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: how many lines with a name mli_prom_limit
-                                                has seen */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of lines with a name, which
+                                                mli_prom_limit counts */
     char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
                                                 without series of their own */
 } mli_prom_writer;
@@ -94,8 +94,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
 }
 /* Writes a sample of the value `v`. If `kind` is 'd', v is signed. If it is 'X', v is in
    billionths, such as nanoseconds (written as seconds) or a rate. Any other kind writes v unsigned.
-   The device memlord_device_all() writes no device label. If `key` is NULL, there is no other
-   label. If only `label` is NULL, the sample has the sum of what has no series of its own. */
+   A sample of memlord_device_all() has no device label. `key` and `label` are the name and the
+   value of one more label. If `key` is NULL, there is no such label. If only `label` is NULL, v is
+   the sum of the lines without series of their own. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -139,7 +140,7 @@ static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
                 mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the count that no device has */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the anomalies of no device */
             mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -170,8 +171,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A metric family that has a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; m: a number; the sum of several
-                    lines is the highest of them; X: nanoseconds, which are written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; m: a number, of which
+                    mli_prom_add keeps the highest; X: nanoseconds, which are written as seconds */
     uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
@@ -237,7 +238,7 @@ static MLI_COLD void mli_prom_add(const mli_family *f, char *rest, const char *l
     }
 }
 /* Keeps the first MEMLORD_MAX_SERIES lines of each device in a list, and adds up its other lines in
-   one line without a name. Lines with an empty name stay. Returns how many lines are left. */
+   one line whose name is NULL. Keeps lines whose name is "". Returns how many lines are left. */
 static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, char *lines,
                                       size_t size, size_t n) {
     char *line = lines, *to = lines;
@@ -316,8 +317,8 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     }
 }
 
-/* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
-   offset of the family's count in an mli_route. */
+/* Writes a metric family with a sample for each pair of devices between which bytes moved or were
+   copied. `at` is the offset of the family's count in an mli_route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
     const mli_route *route = NULL;
@@ -463,7 +464,7 @@ typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
 } mli_csv_whole;
-/* Writes the line of a part, which has no bytes and no references of its own. */
+/* Writes the line of a part, which has 0 in the columns `bytes` and `refs`. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     const mli_csv_whole *whole = (const mli_csv_whole *)user;
     memlord_block_info b = *whole->block;

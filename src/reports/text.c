@@ -170,9 +170,8 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
-/* Writes the functions that a site was called from, with their shares of its bytes at the peak or
-   of its live bytes, as the list of sites is ordered. If there are no such bytes, the shares are of
-   its allocated bytes: " < load load.c:7 90 %, ...". */
+/* Writes the functions that a site was called from, with their shares of the site's bytes, as in
+   " < load load.c:7 90 %, ...". The field `share` of mli_caller says which bytes these are. */
 static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
     const uint32_t dev = mli_dev_known(r->lord, s->device);
     const mli_callers *callers =
@@ -339,8 +338,8 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     if (shown) mli_put_str(r->o, "\n");
 }
 
-/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends
-   at twice its start. Writes another line for the lifetimes of blocks. */
+/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". In this line, 12
+   blocks have 64 to 127 bytes. Writes another line for the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -497,7 +496,8 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
 }
 
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
-   ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
+   ...". If the tags and sites were recorded when less was live than at the peak, writes "noted at
+   12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -512,8 +512,9 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the line of a site with leaks. If its blocks differ in tag, scope or device, also writes
-   below it the largest groups of its blocks that are equal in these. */
+/* Writes the line of a site with leaks. If the site's blocks differ in tag, scope or device, also
+   writes the largest groups of them below that line. The blocks of a group have the same tag, scope
+   and device. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;

@@ -1,8 +1,9 @@
-/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. A selector (memlord_device) names one device, all devices of a type, or
-   all devices. Owns no state. May use books/ and services/scopes. Invariant: each row (the counters
-   of a device, site or tag) is summed once under its lock; two rows may be of different moments, so
-   a report sums every device once. Locks: cold for look-ups, phys and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags from the counts of all threads, and
+   lists the largest sites, stacks and tags. A selector (memlord_device) names one device, all
+   devices of a type, or all devices. A row has the counters of a device, site or tag. Owns no
+   state. May use books/ and services/scopes. Invariant: the counters of one row are summed under
+   the row's lock. Two rows are summed at different moments, so a report sums each device once and
+   uses that sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -26,8 +27,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its name in
-   PROMETHEUS, its text, and the function that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its metric name
+   and help text in the format PROMETHEUS, and the function that computes it. */
 typedef struct mli_rates_row {
     const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
@@ -82,7 +83,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Completes a sum over all devices: adds what could be counted on no device. See mli_stat_lost. */
+/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
+   mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -94,8 +96,9 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
                                           const memlord_site_stat *site, size_t sites);
 
 /* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and the others become 0. Forgets the last failed
-   requests. No band waits to rearm any more: each may start its next collection. */
+   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
+   last failed requests. Ends the wait of each band after its last collection, so that the band may
+   start another one. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 #endif

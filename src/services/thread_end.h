@@ -1,8 +1,8 @@
 /* Frees the ledger's records of threads that have ended, so that other threads can take them. A
    fibre is work of the host that moves between threads; its context has its open tags and scopes.
    Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
-   thread takes a record, the scopes of the record have ended. Lock: registry, which the sweep takes
-   and the other callers hold. */
+   thread takes a record, the scopes of the record have ended. Lock: registry. mli_threads_sweep
+   takes it; the callers of the other functions hold it. */
 #ifndef MLI_SERVICES_THREAD_END_H
 #define MLI_SERVICES_THREAD_END_H
 #include "api/api.h"
@@ -11,11 +11,11 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
-   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The function first adds 0 to the owner,
-   so that its reads come after the caller's check that the thread has ended. The store of the owner
-   pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
+   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
+   From then on another thread may take the record. Requires: the caller holds the registry lock.
+   The function first adds 0 to the owner, so that its reads come after the caller's check that the
+   thread has ended. The store of the owner pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */

@@ -12,16 +12,17 @@
 
     --accept writes devices, tags, scopes, the bytes of leaks, and oom_failures into a new file. In
     a file that exists it raises each entry that the profile exceeds, adds the names that a list
-    lacks, and keeps the rest. So a list that a person took out stays out, and an entry that is too
-    high stays. An empty list "sites", or a 0 for "allocs", "temporaries" or "blocks", makes
+    lacks, and keeps the rest. So a list that a person deleted stays deleted, and an entry that is
+    too high stays. An empty list "sites", or a 0 for "allocs", "temporaries" or "blocks", makes
     --accept write these, too.
 
     With several threads a peak may be too low by its `peak_error`. A budget whose tolerance is
     smaller than that is bad input: two runs of one program could differ by more. Record with
     MEMLORD_FLAG_EXACT (under the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a
     larger --tolerance. Peaks of scopes are taken as exact. They are, unless several threads were in
-    one invocation of the scope. Temporaries are known where every alloc has a stack
-    (MEMLORD_STACK_BYTES=1) and the profile lists all stacks.
+    one invocation of the scope. Temporaries are blocks that their thread freed before its next
+    alloc. Their number is known if every alloc has a stack (MEMLORD_STACK_BYTES=1) and the profile
+    lists all stacks.
 
     Requires: the rows and options of diff.c, which includes this file, and output.h. A row is a
     device, tag, scope, site, stack or leak of a profile, with its bytes.
@@ -90,8 +91,8 @@ static int by_stem_only(const void *a, const void *b) {
     return by_stem((const row *)a, (const row *)b);
 }
 
-/* Returns the only row that has a peak, and the function and file of `key`. Returns NULL if there
-   is none, or more than one. */
+/* Returns the row that has a peak and the same function and file as `key`. Returns NULL if there is
+   no such row, or more than one. */
 static row *row_of_stem(const row *key) {
     row *any = (row *)bsearch(key, rows, row_count, sizeof *rows, by_stem_only), *one = NULL;
     size_t count = 0;
@@ -101,8 +102,9 @@ static row *row_of_stem(const row *key) {
     return count == 1 ? one : NULL;
 }
 
-/* Returns the profile's row with this name, or NULL if there is none. Requires: the rows are in the
-   order of their names. */
+/* Returns the profile's row with this name. If no site has the name of a site, returns the site
+   that row_of_stem finds. Returns NULL if there is no row. Requires: the rows are in the order of
+   their names. */
 static row *row_named(int kind, const char *name) {
     const char *stem = kind == SITE ? without_line(name) : name;
     const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
@@ -125,8 +127,8 @@ static int budget_finer(const row *r, double budget, double tolerance) {
     return 1;
 }
 
-/* Prints how many peaks are taken as exact, because a profile that MemLord 0.4.0 wrote has no
-   peak_error of tags. */
+/* Prints how many peaks have no peak_error and are taken as exact. In a profile that MemLord 0.4.0
+   wrote, tags have no peak_error. */
 static void budget_doubt(void) {
     size_t unknown_errors = 0;
     for (size_t i = 0; i < row_count; i++)
@@ -257,9 +259,9 @@ static double held_by(const struct profile *p, int kind, const entry *e, const c
     return bytes;
 }
 
-/* Returns the site whose live blocks of the entry's tag or scope grew most, or NULL if none grew.
-   Only sites with a known line count. Compares live bytes, because a profile has no peaks by site
-   and tag. */
+/* Returns the site whose live bytes in the entry's tag or scope grew most, or NULL if none grew.
+   Leaves out sites whose line is not known. Compares live bytes, because a profile has no peaks by
+   site and tag. */
 static const cJSON *grown_within(const entry *e) {
     const cJSON *item, *most = NULL;
     double by, highest = 0;
@@ -274,9 +276,9 @@ static const cJSON *grown_within(const entry *e) {
     return most;
 }
 
-/* Returns the site that holds most of the bytes of an entry that is over its budget: of a device's
-   peak, or of the live blocks of a tag or scope, or of all live blocks. Only sites with a known
-   line count. Returns NULL if there is none. */
+/* Returns the site that holds the most bytes of an entry that is over its budget. For a device
+   these are the bytes at its peak, for a tag or scope its live bytes, and for leaks all live bytes.
+   Leaves out sites whose line is not known. Returns NULL if there is no site. */
 static const cJSON *holds_most(const entry *e) {
     const int kind = e->r ? e->r->kind : strcmp(e->kind, "leaks") ? TOTAL : LEAK;
     const cJSON *list = kind > DEVICE ? get(get(now.root, "leaks"), "by_site") : NULL, *item;

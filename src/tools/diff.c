@@ -1,14 +1,14 @@
 /*
-    diff.c - what grew and shrank between two profiles, and whether a peak passed its budget
+    diff.c - what grew and shrank between two profiles, and whether a peak exceeds its budget
 
     A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. Build and run:
 
         cc -std=c99 -O2 -I. src/tools/diff.c -o diff -lcjson -lm -pthread
         ./diff base.json now.json              # by device, tag, scope, site, stack and leak
-        ./diff --accept budget.json base.json  # writes a budget, or raises what was passed
+        ./diff --accept budget.json base.json  # writes a budget, or raises its exceeded entries
         ./diff --budget budget.json now.json   # status 1: something is over its budget
 
-    With --markdown the output is tables for the summary of a job of GitHub. With --github it has
+    With --markdown the output is tables for the summary of a GitHub job. With --github it has
     lines that GitHub shows at the file and line: an error for what is over its budget or, without a
     budget, a warning for a site that grew.
 
@@ -20,13 +20,14 @@
     A place of code that both profiles have (the same module, build id and offset) is shown by the
     better of its two names. So a profile that symbolize.c named can be compared with one without
     names. Places of a module without a build id are paired only in two files of the same run. In
-    another build an offset is another place: the places without a name in such a module are one
-    row, which is not compared. A stack shows five frames, the innermost first, and passes over
-    those of standard libraries; --json has all frames. Stacks that show the same are one row, but
-    not where the arrow is at the peak, because peaks do not add up. If stacks are samples, the
-    standard error of a change stands behind the name: two runs have different samples, so stacks
-    change even if the program did not. So the first sentence then names a site, whose change is
-    exact.
+    another build the same offset is another place. So if the builds of a module differ, its places
+    that have no name are one row, which is not compared.
+
+    A stack shows five frames, the innermost first, and passes over those of standard libraries;
+    --json has all frames. Stacks that show the same frames are one row, unless the arrow is at the
+    peak, because peaks do not add up. If stacks are samples, the standard error of a change follows
+    the name of the row. Two runs have different samples, so stacks change even if the program does
+    not. So the sentence about the largest change then names a site: the changes of sites are exact.
 */
 #define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -94,15 +95,15 @@ static struct profile {
     cJSON *root;
     words *frames; /* the frames of all stacks */
     size_t frame_count;
-    double depth, sample; /* depth: the most frames that a stack may have; sample: stacks are
-                             samples, one every so many bytes */
+    double depth, sample; /* depth: the most frames that a stack may have; sample: how many
+                             allocated bytes there are for each sampled stack */
     int absent[KINDS];    /* 1: the profile has no list of this kind */
 } base, now;
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;          /* side: 0 for a place of base, 1 for now; rank: of the names of a
-                                place, the one of the higher rank is better */
+    int side, rank;          /* side: 0 for a place of base, 1 for now; rank: of two names of a
+                                place, the name with the higher rank is better */
     const char *module, *id; /* id: the id of the module's build or, if there is none, of the run of
                                 the program */
     double offset;           /* the same module, id and offset in both profiles are the same
@@ -302,9 +303,9 @@ static words words_of(int side, const cJSON *site) {
     return p ? p->is : (words){key.was, stem_text(site), 0, 0, NULL};
 }
 
-/* Returns the names of a frame. Frames of the same name may have different inlined functions. So a
-   frame takes its inlined functions from itself, or from the place in the other profile that gave
-   it its better name. */
+/* Returns the names of a frame. Frames of the same name may have different inlined functions, so a
+   frame keeps its own. If the frame has none, and its name is from the other profile, the inlined
+   functions are from there, too. */
 static words words_of_frame(int side, const cJSON *frame) {
     const cJSON *site = get(frame, "site");
     words is = words_of(side, site);
@@ -386,8 +387,9 @@ static const char *row_name(const cJSON *item, int kind, const char *site) {
     return joined("%s on %s", site, device);
 }
 
-/* Returns the leaks by site. A profile of 0.4 has a leak for each site, tag, scope and device.
-   Those of one site are added up later, because their rows have the same name. */
+/* Returns the list of leaks by site. In a profile that MemLord 0.4 wrote, the list has a leak for
+   each combination of site, tag, scope and device. The leaks of one site are added up later,
+   because their rows have the same name. */
 static const cJSON *leaks_of(const struct profile *p) {
     const cJSON *leaks = get(p->root, "leaks"), *sites = get(leaks, "sites");
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");

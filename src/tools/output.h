@@ -1,6 +1,6 @@
 /*
     output.h - what diff.c prints: the rows that changed, as a table, as JSON, as Markdown for the
-    summary of a job of GitHub, or as lines that GitHub shows at a file and line.
+    summary of a GitHub job, or as lines that GitHub shows at a file and line.
 
     Requires: the rows and options of diff.c, which includes this file. A row is a device, tag,
     scope, site, stack or leak, with its bytes in the two profiles, `base` and `now`.
@@ -112,9 +112,9 @@ static size_t shown_count(const row *r) {
     return count;
 }
 
-/* Prints the functions of a stack, without the first one that is shown, because that is in the name
-   of the row. Each has the text `before` in front of it and `after` behind it. Prints FRAMES_SHOWN
-   - 1 functions at most, and how many more there are. */
+/* Prints the functions of a stack that are in no standard library, except the first one, which is
+   in the name of the row. Prints the text `before` in front of each function, and `after` behind
+   it. Prints at most FRAMES_SHOWN - 1 functions, and how many more there are. */
 static void frames_print(const row *r, const char *before, const char *after) {
     const size_t all = shown_count(r);
     size_t i = shown_from(r->frames, 0, r->depth), count = 1;
@@ -175,8 +175,8 @@ static void show_head(int kind) {
     puts("|\n|---|--:|--:|--:|--:|--:|--:|--:|");
 }
 
-/* Prints the rows of one kind that changed most. A table then has one row that sums up all others.
-   Requires: the rows are in the order of their changes. */
+/* Prints the rows of one kind that changed most. A table has one more row that sums up the
+   other rows of this kind. Requires: the rows are in the order of their changes. */
 static void show(int kind) {
     row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     size_t first = 0, end, count = 0;
@@ -207,7 +207,7 @@ static const char *origin(const struct profile *p) {
     return version ? joined("%s%sMemLord %s", text, before, version) : text;
 }
 
-/* Returns 1 if a row is of a kind, and its name means the same in both profiles. */
+/* Returns 1 if a row is of the kind `kind`, and its name means the same in both profiles. */
 static int is_compared(const row *r, int kind) {
     return r->kind == kind && !base.absent[kind] && !now.absent[kind] && !r->strange &&
            !(kinds[kind].rest && !strcmp(r->name, kinds[kind].rest));
@@ -231,11 +231,11 @@ static int sites_are_compared(void) {
     return 0;
 }
 
-/* Returns the row that changed most, of the first kind in `order` that has a changed row. Stacks
-   are first in `order`, because they say most precisely where memory went. But the change of a
-   stack may be an estimate. Such a stack is left out if the sites are compared, because their
-   changes are exact. Returns NULL if nothing changed. Requires: the rows are in the order of their
-   changes. */
+/* Finds the first kind in `order` that has a changed row, and returns its row that changed most.
+   Returns NULL if nothing changed. Stacks are first in `order`, because they say most precisely
+   where memory went. But the change of a stack may be an estimate. Stacks are then left out if the
+   sites can be compared, because the changes of sites are exact. Requires: the rows are in the
+   order of their changes. */
 static const row *largest_change(void) {
     static const int order[] = {STACK, SITE, TAG, SCOPE, DEVICE};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
@@ -279,8 +279,8 @@ static void show_answer(void) {
     putchar('\n');
 }
 
-/* Compares two rows by what a table shows of them: their kinds, names and functions. A stack that
-   has more functions than are shown differs from a stack that ends there. */
+/* Compares two rows by what a table shows of them: their kinds, names and functions. If two stacks
+   show the same functions, and only one of them has more than are shown, they differ. */
 static int by_shown(const void *a, const void *b) {
     const row *x = (const row *)a, *y = (const row *)b;
     size_t i = shown_from(x->frames, 0, x->depth), k = shown_from(y->frames, 0, y->depth);

@@ -44,7 +44,8 @@ static int perf_by_address(const void *a, const void *b) {
 }
 
 /* Opens a perf map. Returns -1 if there is no file, or if the file is not used; *why then gets the
-   reason, or NULL if there is no file. O_NONBLOCK keeps open from waiting if the path is a pipe. */
+   reason, or NULL if there is no file. With O_NONBLOCK, open() does not wait if the path is a
+   pipe. */
 static int perf_map_open(double began, struct stat *is, const char **why) {
     int fd = open(perf_map.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
@@ -134,7 +135,7 @@ static void perf_map_read(const char *sysroot, double pid, double began) {
 static const char *perf_map_name(uint64_t address) {
     const perf_function *best = NULL;
     size_t low = 0, high = perf_map.count, looked;
-    while (low < high) { /* finds the first function that begins behind the address */
+    while (low < high) { /* finds the first function that begins after the address */
         size_t middle = low + (high - low) / 2;
         if (perf_map.at[middle].from <= address)
             low = middle + 1;

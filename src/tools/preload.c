@@ -151,7 +151,7 @@
 #include <sys/auxv.h>   /* AT_SECURE */
 #include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/resource.h> /* setpriority */
-#include <sys/socket.h> /* socketpair, which connects symbolize */
+#include <sys/socket.h> /* socketpair, which connects this library to symbolize */
 #include <sys/stat.h>  /* fstat, which tells which file a descriptor is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
@@ -193,8 +193,8 @@ static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
 static void first_exit(int status) __attribute__((noreturn));
 
-/* The functions of the C library that this library replaces. Each pointer starts as a function that
-   finds all of them, so that a caller need not test whether they are known. */
+/* Pointers to the functions of the C library that this library replaces. At first each points to a
+   function that finds all these functions, so a caller need not test whether they are known. */
 static struct {
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t n, size_t size);
@@ -219,15 +219,16 @@ static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that the ledger `lord` belongs to. A child that vfork, or a bare clone, made has the
-   same memory, so it sees the ledger of its parent. */
+/* The process that the ledger `lord` belongs to. A child that was made by vfork, or by a
+   direct call of clone, sees the ledger of its parent. */
 static pid_t self;
-static int finished; /* 1: a report is being written; 2: the last report is written */
+static int finished; /* 1: a report is being written; 2: the last report has been written */
 static int reports = 1; /* the number that the next report of this process has */
 static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
 
-/* The function that a thread calls when it leaves MemLord; a signal or the clock sets it to ask for
-   a report. NULL if nothing is asked for. */
+/* The function that a thread calls when it leaves this library, or NULL. The function writes a
+   report if one is due. The handler of a signal sets this pointer. With MEMLORD_EVERY it is always
+   set, and the function looks at the clock. */
 static void (*at_call_end)(void);
 
 /* Ends a call of a replaced function. If a signal came while `inside` was set, the signal's handler
@@ -494,8 +495,8 @@ static void first_exit(int status) {
 /* ----------------------------------------------------------- tags of the program's own -- */
 
 /* Tags and scopes that begin in a ledger of the program also begin in the ledger of this library.
-   If one cannot begin, for lack of room, it and those that begin inside it are only counted in
-   `lost`. So each end still ends the tag or scope that it belongs to. */
+   If there is no room for a tag or scope, `lost` only counts it and those that begin inside it. So
+   each end still ends the tag or scope that it belongs to. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 

@@ -2,8 +2,8 @@
     profile.h - what the programs that read saved profiles share: messages, names without control
                 characters, and the reading of JSON
 
-    Define PROGRAM, which every message begins with, before you include it, and link with -lcjson.
-    The texts that `clean` and `joined` return are never freed.
+    Define PROGRAM, which every message begins with, before you include this file. Link with
+    -lcjson. The texts that `clean` and `joined` return are never freed.
 */
 #ifndef PROFILE_H
 #define PROFILE_H

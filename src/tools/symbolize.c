@@ -25,12 +25,13 @@
 
     The status is 0; 1 if there are places and none could be named; 2 for bad input.
 
-    The interposer runs `symbolize [--fold] --serve BEGAN`, where BEGAN is in ms since 1970. It
-    writes "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the
-    end, and closes stdin. Then it reads the number of functions of each place. After the number
-    it reads four texts for each function, the innermost first: the line, the file, the name, and 1
-    for a function in a library or 0. Each text has a NUL at its end. A line that is not known is 0,
-    and a file or a name that is not known is "".
+    The interposer (preload.c) runs `symbolize [--fold] --serve BEGAN`. BEGAN is when the program
+    began, in ms since 1970. To symbolize's stdin the interposer writes "offset build_id path" for
+    each place, with the offset in hexadecimal and a NUL at the end. Then it closes stdin, and reads
+    the number of functions of each place. After the number it reads four texts for each function,
+    the innermost first: the line, the file, the name, and 1 for a function in a library or 0. Each
+    text has a NUL at its end. A line that is not known is 0, and a file or a name that is not known
+    is "".
 */
 #define _GNU_SOURCE /* timegm, st_ctim */
 #define PROGRAM "symbolize"
@@ -161,9 +162,9 @@ static module *module_of(const char *path, const char *build_id) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Returns 1 if a function is in a standard library, by its file, its mangled name or the name of
-   its module. (The directory /rust/deps has Rust's own copy of the library hashbrown. A program's
-   own copy is no standard library.) */
+/* Returns 1 if a function's file, its mangled name or its module's name shows that the function is
+   in a standard library. (The directory /rust/deps has Rust's own copy of the library hashbrown. A
+   program's own copy is no standard library.) */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/",       "/c++/v1/",
                                      "/library/alloc/src/", "/library/core/src/",
@@ -236,9 +237,9 @@ static unsigned die_number(Dwarf_Die *die, unsigned name) {
     return none || n > INT32_MAX ? 0 : (unsigned)n;
 }
 
-/* Adds the functions that contain an address to the n that `out` has, the outermost first. Returns
-   how many `out` has then. (dwarf_getscopes is not used, because it does not look into namespaces,
-   where clang and rustc put functions.) */
+/* `out` has n functions. Adds the functions that contain an address, the outermost first. Returns
+   the new number of functions in `out`. (dwarf_getscopes is not used, because it does not look into
+   namespaces, where clang and rustc put functions.) */
 static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
     Dwarf_Die child;
     if (dwarf_child(at, &child)) return n;
@@ -331,7 +332,7 @@ static void read_symbols(module *m) {
     }
 }
 
-/* Returns 1 if a symbol is a better name of an address than another symbol that contains it, too. A
+/* Returns 1 if `a` is better than `than` as the name of an address that both symbols contain. A
    symbol that is not local is better than a local one. Else the symbol that begins later is better,
    and of two that begin together the one that ends earlier. */
 static int is_better(const symbol *a, const symbol *than) {
@@ -451,7 +452,7 @@ static void name_made(cJSON *place) {
     set(site, "file", cJSON_CreateString(""));
 }
 
-/* Returns the module of a place, which is an object with a module and an offset. The module is a
+/* Returns the module of a place. A place is an object with a module and an offset; its module is a
    path, or an index into `all`. Returns NULL if the object is no place, or if its code is in no
    module. */
 static module *module_at(const cJSON *at, const cJSON *all) {
@@ -624,7 +625,7 @@ static cJSON *site_copy(const cJSON *site) {
     for (size_t k = 0; k < 3; k++) set(copy, keys[k], cJSON_Duplicate(get(site, keys[k]), 1));
     return copy;
 }
-/* Adds the numbers of a stack to those of the caller in it. */
+/* Adds the numbers of a stack to those of the function that calls the site in the stack. */
 static void add_caller(cJSON *callers, const cJSON *of, const cJSON *stack) {
     static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes", "at_peak_bytes"};
     const size_t count = sizeof keys / sizeof *keys;

@@ -62,8 +62,9 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* Writes to the descriptor at `user`; its type is memlord_write_fn. Waits for the reader, but not
-   for ever. Writes at most as many bytes at once as a pipe that is ready takes without blocking. */
+/* Is a memlord_write_fn, and writes to the descriptor at `user`. Waits for the reader, but not for
+   ever. Writes at most PIPE_BUF bytes at once, because a pipe that is ready takes so many without
+   blocking. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;
     const char *at = (const char *)data;

@@ -4,10 +4,10 @@
 
 /* ----------------------------------------------------------------------------- libunwind -- */
 
-/* libunwind finds out whether an address can be read by writing a byte from there into a pipe. A
+/* To find out whether an address can be read, libunwind writes a byte from there into a pipe. A
    program that closes all descriptors would use those of the pipe for files of its own. So
-   libunwind gets no pipe here. Its write asks the system in another way: by a request for a signal
-   mask with an unknown operation. The system reads the address before it refuses the request. */
+   libunwind gets no pipe here. Instead, write_no_pipe asks the system for an unknown operation with
+   the signal mask at the address. The system reads the address before it refuses the operation. */
 static int no_pipe(int ends[2], int flags) {
     (void)flags;
     ends[0] = ends[1] = -1;
@@ -55,8 +55,8 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
-/* The functions of libunwind. `backtrace` takes a stack at once; the others walk it, which takes 20
-   times as long, and say why it ends. */
+/* The functions of libunwind. `backtrace` takes a whole stack at once. getcontext, init and step
+   walk a stack frame by frame. That takes 20 times as long, but tells why the stack ends. */
 #define CURSOR_BYTES 2048 /* libunwind 1.6 needs 1016 */
 static struct {
     int (*backtrace)(void **frames, int cap);
@@ -101,7 +101,7 @@ static int module_has(struct dl_phdr_info *module, size_t size, void *address) {
 }
 
 /* Walks the stack of this thread. Returns 1 if the walk ends at the root, which is the function
-   that the thread began with. Returns 0 if it cannot go on before. */
+   that the thread began with. Returns 0 if the walk ends earlier, or has more than `most` steps. */
 static __attribute__((noinline)) int walk_to_root(size_t most) {
     uint64_t cursor[CURSOR_BYTES / sizeof(uint64_t)];
     ucontext_t context;
@@ -111,10 +111,11 @@ static __attribute__((noinline)) int walk_to_root(size_t most) {
     return more == 0;
 }
 
-/* Returns 1 if a stack whose outermost return address is this one ends at its root. No root is in
-   code that was made at run time. libunwind reports a root there if the code has another value in
-   the frame pointer. Keeps the answers, because few addresses are the outermost: a word is an
-   address times 2, plus 1 if the stack ends at its root. */
+/* Returns 1 if the stack of this thread, whose outermost return address is `outermost`, ends at its
+   root. An address in code that was made at run time is never the root. But libunwind reports a
+   root there if the code uses the frame pointer for another value. So the result is then 0. `known`
+   keeps the answers, because few addresses are ever the outermost of a stack. A word of `known` is
+   an address times 2, plus 1 if the stack ends at its root. */
 #define ENDS_KNOWN 64
 static int ends_at_root(void *outermost, size_t count) {
     static uintptr_t known[ENDS_KNOWN];
@@ -137,10 +138,11 @@ static size_t unwind_by_libunwind(void **frames, size_t cap) {
     return n;
 }
 
-/* Takes the first stack, and lets libunwind take all others if it can. The first call of libunwind
-   initializes it, which costs 70 page faults. So a process pays for that only if it needs a stack.
-   Without a cache that all threads share, libunwind holds no lock while it asks the loader. That
-   matters because a thread that holds the loader's lock may allocate. */
+/* Takes the first stack by libunwind. If that succeeds, libunwind takes all later stacks, too. The
+   first call of libunwind initializes it, which costs 70 page faults. The call is made here, so
+   only a process that needs a stack pays for it. With NO_CACHE, threads share no cache, and
+   libunwind holds no lock while it asks the loader. Otherwise two threads could wait for each
+   other, because a thread that holds the loader's lock may allocate. */
 static size_t first_unwind(void **frames, size_t cap) {
     enum { NO_CACHE = 0 };
     static int begun;
@@ -177,7 +179,7 @@ static void open_libunwind(void) {
 /* --------------------------------------------------------------- functions left out -- */
 
 static const char *skip_names; /* the value of MEMLORD_SKIP */
-static uint64_t skips_found;   /* bit n % 64 is set if some symbol has name n of MEMLORD_SKIP */
+static uint64_t skips_found;   /* bit n % 64 is set if the name number n of skip_names was found */
 
 /* Returns 1 if a symbol is the function `name`, or a part that the compiler split off from it, such
    as "name.cold". */
@@ -294,9 +296,9 @@ static void read_skips(void) {
 /* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
 static const char *other_malloc(void) {
     Dl_info found, ours;
-    void *symbol = NULL; /* the symbol of malloc that was found; it is undefined in a program at a
-                            fixed address that takes the address of malloc, and is then an entry of
-                            a table that leads to our malloc */
+    void *symbol = NULL; /* the symbol of malloc that was found. A program at a fixed address that
+                            takes the address of malloc has an undefined symbol of malloc. This
+                            symbol stands for a piece of code that jumps to our malloc */
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif
@@ -307,7 +309,7 @@ static const char *other_malloc(void) {
     return found.dli_fname;
 }
 
-/* Adds labels to the reports that say which calls do not come through this library. `other` is what
+/* Says in the labels of the reports which calls do not come through this library. `other` is what
    other_malloc returns. */
 static void name_unseen(const char *other) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};

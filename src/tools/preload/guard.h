@@ -8,8 +8,8 @@
    the program leaves the signal at its default action, and the program still sees that action. A
    fault outside the unwinder ends the program, as it would without this library. */
 static const int faults[] = {SIGSEGV, SIGBUS};
-static int guarded; /* 1: unwinders have a time limit: on_fault handles SIGSEGV, and only a sample
-                       of the allocs unwinds */
+static int guarded; /* 1: unwinders have a time limit, because on_fault handles SIGSEGV and only a
+                       sample of the allocs unwinds */
 
 static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
 

@@ -73,9 +73,9 @@ EXPORT void *malloc(size_t size) {
 EXPORT void *calloc(size_t n, size_t size) {
     if (inside) return real.calloc(n, size);
     inside = 1;
-    return opened(real.calloc(n, size), n * size, CALLER()); /* n * size does not overflow, because
-                                                                the real calloc would have refused
-                                                                it */
+    return opened(real.calloc(n, size), n * size, CALLER()); /* if n * size overflows, the real
+                                                                calloc returns NULL, and opened
+                                                                ignores the size */
 }
 
 /* A free gets no site, because reports are about the code that allocates, and looking the site up

@@ -1,5 +1,5 @@
-/* A part of preload.c, a library that is loaded into a program to record its heap: the functions
-   that replace operator new and delete (the hooks). */
+/* A part of preload.c, a library that is loaded into a program to record its heap: the hooks,
+   which are the functions that replace operator new and delete. */
 
 /* -------------------------------------------------------------- operator new and delete -- */
 
@@ -53,10 +53,10 @@
 NEWS(DECLARE)
 DELETES(DECLARE)
 
-/* If an exception passes through a hook of operator new, end_new must run by the unwinder that
-   threw the exception, not by the unwinder that is linked into this library. Compiled code calls
-   __gcc_personality_v0 and _Unwind_Resume for that. These two functions stand in for them, and call
-   those of the unwinder that threw. */
+/* If an exception passes through a hook of operator new, end_new must be called. The unwinder that
+   threw the exception must do this, not the unwinder that is linked into this library. In compiled
+   code __gcc_personality_v0 and _Unwind_Resume do it. clean_up_frame and resume_throwing replace
+   these two functions, and call those of the unwinder that threw the exception. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);
@@ -80,9 +80,10 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { thrower_resume(exception); }
 
-/* Returns the real operator of a name. If dlopen has loaded the C++ library, together with a module
-   that needs it, RTLD_NEXT does not find the operator. It is then looked for from the caller's
-   module. That module stays open, because the address is kept. */
+/* Returns the real operator with this name, and sets *known to it. RTLD_NEXT does not find it if
+   dlopen has loaded the C++ library, together with a module that needs that library. Then this
+   function looks for the operator in the caller's module and in the libraries that this module
+   needs. The module stays open, because *known keeps the address. */
 static void *find_operator(void **known, const char *name, void *caller) {
     const int was_inside = inside;
     void *found, *module;

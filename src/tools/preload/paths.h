@@ -3,15 +3,15 @@
 
 /* ------------------------------------------------------------------ the file of a report -- */
 
-/* Where the environment asks for the report, and in what format. */
+/* The path and the format that the environment gives for the report. */
 static struct {
     memlord_format format;
     int told;   /* 1: a line at the start said that no report can be written there */
     int beside; /* 1: a ledger of the program writes to the same path, so "interposer-" is put
                    before the name */
     char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
-    char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "" if the path
-                                 is absolute */
+    char directory[PATH_MAX]; /* the directory that the program started in, with a / at its end;
+                                 "" if the path is absolute */
 } want;
 
 #define TARGET_MAX (2 * PATH_MAX)
@@ -19,8 +19,9 @@ static struct {
 /* The file of the report that is being written. */
 static struct {
     const char *quoted;        /* the path with each % doubled, as memlord_save takes it */
-    char path[3 * TARGET_MAX]; /* with numbers in place of %p, %n and %t; `quoted` follows behind
-                                  it, so that both lie in the same page of memory */
+    char path[3 * TARGET_MAX]; /* the path with numbers in place of %p, %n and %t. `quoted` points
+                                  behind its end, so that both texts are in the same page of
+                                  memory unless they are long */
 } target;
 
 /* Appends a text to the path. A text that does not fit is cut: the system refuses a path of that
@@ -122,9 +123,9 @@ static void read_path(void) {
 
 /* ----------------------------------------------------------- reports of the program's own -- */
 
-/* A ledger in the program may write a report of its own to the same path. Of two such reports the
-   one that is written later would replace the other. So this library notes the files of such
-   reports, and puts its own report beside them. */
+/* A ledger in the program may write a report of its own to the same path. The report that is
+   written later would then replace the other one. So this library notes the files that ledgers of
+   the program write, and writes its own report to another file beside them. */
 
 /* Identifies a file. Another file may later get the same inode, but not with the same time. */
 typedef struct file_mark {
@@ -162,8 +163,8 @@ static int is_unfinished_report(const char *path) {
 }
 
 /* Replaces rename of the C library. Notes each report that a ledger of the program writes:
-   memlord_save ends by renaming its temporary file. By the atomic addition two threads get
-   different places in `files`; it orders nothing. */
+   memlord_save ends by renaming its temporary file. The addition is atomic, so that two threads
+   get different places in `files`. The addition orders no other memory access. */
 EXPORT int rename(const char *from, const char *to) {
     static int (*known)(const char *from, const char *to);
     const int before = errno;

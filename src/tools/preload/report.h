@@ -91,8 +91,8 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
     return 1; /* stops, because the first module is the program */
 }
 
-/* If the program is written in Go, says at its start that its memory and its exit are not seen. Go
-   allocates and exits without calling a function of any library. */
+/* If the program is written in Go, says at the start that this library does not see the program's
+   memory and exit. Go allocates and exits without calling a function of any library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
@@ -110,7 +110,7 @@ static void name_go(void) {
 }
 
 /* Returns 1 to the first of the threads that end the program. The other threads wait here until
-   that thread has written the report. */
+   that thread has written the report, but no longer than 2 * PATIENCE_MS. */
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
@@ -176,8 +176,8 @@ static void report(void) {
 extern char single_threaded __asm__("__libc_single_threaded") __attribute__((weak));
 #endif
 
-/* Lowers the priority of all other threads when the program ends. Else those that still compute
-   would take most of the processors from the last report. A thread of the lowest priority still
+/* Lowers the priority of all other threads when the program ends. Else threads that still compute
+   would leave little processor time to the last report. A thread of the lowest priority still
    runs, so that it can drop a lock that the report waits for. */
 static void slow_others(void) {
     const long self_thread = syscall(SYS_gettid);
@@ -189,8 +189,8 @@ static void slow_others(void) {
 #endif
     size = readlink("/proc/self", list, sizeof list - 1);
     list[size > 0 ? size : 0] = 0;
-    if (strtol(list, NULL, 10) != (long)getpid()) return; /* leaves the threads alone, because /proc
-                                                             has the numbers of another container */
+    if (strtol(list, NULL, 10) != (long)getpid()) return; /* changes no thread, because the ids in
+                                                             /proc are those of another container */
     fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd >= 0 && (size = syscall(SYS_getdents64, fd, list, sizeof list)) > 0) {
         for (at = 0; at < size;) {

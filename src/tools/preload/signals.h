@@ -3,12 +3,12 @@
 
 /* --------------------------------------------------------------- signals and the clock -- */
 
-/* If the interrupted thread is outside MemLord, and so outside malloc, the report is written in the
-   handler. Else it is written when this thread, or another one, next leaves MemLord. */
+/* If a signal interrupts a thread outside MemLord, and so outside malloc, the handler of the signal
+   writes the report. Else the next thread that leaves MemLord writes the report. */
 
 /* The requests for reports, and their times. */
 static struct {
-    int asked;      /* 1: the signal of MEMLORD_SIGNAL has come */
+    int asked;      /* 1: a report is requested, by MEMLORD_SIGNAL or MEMLORD_EVERY */
     int killer;     /* the signal that the program dies of; 0 if none has come */
     int64_t until;  /* when the program dies at the latest, in ms; INT64_MAX means never */
     int64_t every;  /* MEMLORD_EVERY in ms; 0 if it is not set */
@@ -17,8 +17,8 @@ static struct {
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* how long a signal waits for the call of malloc that it interrupts to end, in
-                        ms; a call that a handler left by longjmp never ends */
+#define CALL_MS 2000 /* how long a signal that interrupts a call of malloc waits for the end of the
+                        call, in ms; the call never ends if a handler leaves it by longjmp */
 
 /* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
 static __thread int forking __attribute__((tls_model("initial-exec")));
@@ -78,8 +78,9 @@ static void end_by(int number) {
 }
 
 /* Writes a report of a program that goes on. Returns 0 if another thread is writing one. That
-   thread then looks whether one more was requested. A thread stores its request before it reads
-   `finished`, so the order is seq_cst in both threads. */
+   writer then checks whether one more report is requested. The thread with the request stores
+   `asked` and then reads `finished`. The writer stores `finished` and then reads `asked`. As the
+   order is seq_cst, at least one of them sees what the other stored. */
 static int report_meanwhile(void) {
     int idle = 0, cancel;
     if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))

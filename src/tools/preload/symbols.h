@@ -5,8 +5,8 @@
 /* ----------------------------------------------------------------------------- symbols -- */
 
 /* Names come from the dynamic symbols. They also come from debug information, if symbolize, a
-   program beside this library, finds any. Running symbolize takes as long as a short process, so it
-   runs only for processes that took much processor time, and only where it can name more. */
+   program beside this library, finds any. A run of symbolize takes time. So symbolize runs only for
+   processes that took much processor time, and only where it can name more. */
 
 #define TOP_SITES 200 /* how many sites and how many stacks are named in each order (by live, peak
                          and allocated bytes), the largest first */
@@ -194,8 +194,8 @@ static void read_answer(int end, int64_t until) {
     }
 }
 
-/* Waits for the end of symbolize, and kills it before if time is up. It is not killed if another
-   thread of the program, which may wait for any child, has waited for it: its process id may then
+/* Waits for the end of symbolize. If time is up, kills symbolize first. But kills nothing if
+   another thread of the program has waited for any child and got symbolize: the process id may then
    be that of another process. */
 static void end_symbolize(pid_t pid, int64_t until) {
     siginfo_t info;
@@ -312,8 +312,8 @@ static const char *names_hint; /* says how to name places that have no name yet;
 
 /* Names the places that the report lists first. `run` is 0 if symbolize must not run, 1 if it must,
    and 2 if it runs only where that is worth the time. If `tells` is 1, finds out how the report's
-   reader can name more. The program may have a handler of SIGCHLD, or may want no children to
-   wait for, so it must not see symbolize. */
+   reader can name more. While symbolize runs, SIGCHLD has its default action: a handler of the
+   program must not run, and if SIGCHLD were ignored, the kernel would keep no child to wait for. */
 static void name_places(unsigned long run, int tells) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
