@@ -317,16 +317,16 @@ static const char *names_hint; /* says how to name places that have no name yet;
 static void name_places(unsigned long run, int tells) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
-    const int there = symbolize_is_there();
     struct sigaction plain, before;
     memcpy(&demangle, &found, sizeof demangle);
-    tells = tells && run && !(asks && there);
+    tells = tells && run && !(asks && symbolize_is_there());
     if (!found && !asks && !tells) return;
     collect_places();
     names_hint = NULL;
     if (tells && can_name_more())
-        names_hint = there ? "MEMLORD_SYMBOLS=1 names the function and line of each place"
-                           : "make build/symbolize, to name the function and line of each place";
+        names_hint = symbolize_is_there()
+                         ? "MEMLORD_SYMBOLS=1 names the function and line of each place"
+                         : "make build/symbolize, to name the function and line of each place";
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     if (!asks || ask.count == ask.asked || (run != 1 && !can_name_more())) return;
