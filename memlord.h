@@ -28331,8 +28331,11 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
+    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* is read before the number of devices, so
+                                                        that the report has the device of every
+                                                        tag */
     mli_report_devices(r);
-    if (r->devices) r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
+    if (!r->devices) r->tags = 0;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
     if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
     if (!r->tag) r->tags = 0;

@@ -1582,6 +1582,68 @@ static void what_is_written_while_threads_work_is_in_itself_right(void **state) 
                      memlord_allocated(lord, all()));
 }
 
+/* A heap that has another thread allocate, under a tag on a new device, whenever the ledger takes
+   memory for a report. */
+typedef struct late_heap {
+    test_heap heap;
+    memlord *lord;
+    pthread_t writer;
+    int writes, late; /* writes: 1 while a report is written; late: how many new devices there are */
+} late_heap;
+enum { EARLY = 32, LATE_MAX = 64 };
+static void *allocate_late(void *user) {
+    late_heap *h = (late_heap *)user;
+    const int i = EARLY + h->late++;
+    (void)memlord_tag_begin(h->lord, "late");
+    (void)memlord_alloc(h->lord, cuda(i), 0x40000000 + (uint64_t)i * 64, 100, NULL);
+    (void)memlord_tag_end(h->lord);
+    return NULL;
+}
+static void *late_heap_alloc(void *user, size_t size) {
+    late_heap *h = (late_heap *)user;
+    pthread_t other;
+    if (h->writes && h->late < LATE_MAX && pthread_equal(pthread_self(), h->writer) &&
+        pthread_create(&other, NULL, allocate_late, h) == 0)
+        pthread_join(other, NULL);
+    return test_heap_alloc(&h->heap, size);
+}
+static void late_heap_free(void *user, void *ptr, size_t size) {
+    test_heap_free(&((late_heap *)user)->heap, ptr, size);
+}
+/* A report keeps sums of its devices in arrays, by the number of the device. A tag of a newer device
+   would be counted behind the end of such an array. */
+static void a_report_has_the_device_of_each_of_its_tags(void **state) {
+    late_heap h;
+    memlord_desc desc = test_desc(&h.heap, 0);
+    int i;
+    (void)state;
+    memset(&h, 0, sizeof h);
+    desc.allocator.alloc = late_heap_alloc;
+    desc.allocator.free = late_heap_free;
+    desc.allocator.user = &h;
+    assert_ok(memlord_create(&desc, &h.lord));
+    for (i = 0; i < EARLY; i++) /* so many that their statistics are no small piece of memory */
+        assert_ok(memlord_alloc(h.lord, cuda(i), 0x1000 + (uint64_t)i * 64, 100, NULL));
+    h.writer = pthread_self();
+    h.writes = 1;
+    for (i = 0; h.late < LATE_MAX && i < 100; i++) {
+        test_text text = written(h.lord, MEMLORD_FORMAT_PROMETHEUS);
+        int k;
+        for (k = EARLY; k < EARLY + LATE_MAX; k++) {
+            char tag[64], device[64];
+            (void)snprintf(tag, sizeof tag, "{device=\"cuda:%d\",tag=\"late\"}", k);
+            (void)snprintf(device, sizeof device, "memlord_live_bytes{device=\"cuda:%d\"}",
+                           k);
+            assert_true(!strstr(text.data, tag) || strstr(text.data, device));
+        }
+        free(text.data);
+    }
+    assert_true(h.late);
+    h.writes = 0;
+    memlord_destroy(h.lord);
+    assert_int_equal(h.heap.blocks, 0);
+}
+
 static int allocate_meanwhile(void *user, const void *data, size_t size) {
     memlord *lord = (memlord *)user;
     static uint64_t key = 0x10000000;
@@ -1745,6 +1807,7 @@ int main(void) {
         TEST_SITES(the_largest_of_everything_is_read),
         TEST(a_timeline_has_room_for_so_many_storages_and_leaves_out_the_rest),
         TEST_SITES(what_is_written_while_threads_work_is_in_itself_right),
+        cmocka_unit_test(a_report_has_the_device_of_each_of_its_tags),
         TEST_SITES(a_writer_may_call_the_ledger),
         TEST_SITES(a_hundred_thousand_blocks_take_no_more_memory),
         TEST_SITES(a_hundred_thousand_parts_take_no_more_memory),
