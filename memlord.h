@@ -1610,7 +1610,7 @@ typedef struct memlord_anomaly {
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
     uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
-    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
+    uint64_t bytes;        /* sum of the bytes of the mistakes' blocks, as far as these are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
                                    ledger was made */
@@ -8119,8 +8119,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
    The threads that share the orphan record always enter by an exchange, because the record cannot
-   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
-   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges `by_exchange` and
+   then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
    record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
@@ -11775,8 +11775,9 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
-   returns NULL, and *key gets a free key of the index under which the site can be added. */
+/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
+   is none, returns NULL, and *key gets a free key of the index under which the site can be
+   added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -17707,7 +17708,7 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-#define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
+#define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
 /* If a shard has more matches than may be copied at once, splits the query into parts and returns
    1. This happens where small blocks lie close together. The hash of a block's key decides which
    part the block is in. So each block is listed once, even if the table changes between the
@@ -23511,8 +23512,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   to write a line the function reads all tags and sites. */
+/* Logs a refused reservation, at most once a second. A full server may refuse thousands of
+   reservations a second, and each line costs a walk over all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -25504,8 +25505,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
-   if there is no memory for the record. */
+/* Opens a record for a memlord_context that is all zeros, and stores in context->word how to find
+   the record. Returns E_NOMEM if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25716,11 +25717,11 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: the call took the last free record, and there are at least twice as many records as
-   threads that the last sweep found living. So there are at most twice as many records as living
-   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
-   half of the records were made or claimed since the last sweep. */
+   its first call so late that the hook no longer ran. A call that took the last free record runs
+   the sweep when the call ends, if there are at least twice as many records as threads that the
+   last sweep found living. So the number of records is at most 16, or at most twice the number of
+   living threads if that is more. The cost is bounded, too, because a sweep checks each record
+   once, and at least half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -26237,7 +26238,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
                               here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
@@ -27316,7 +27317,8 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
                                        0 if they are not known, because some of the blocks are in no
                                        group */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
+    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
+                                       some of them are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
@@ -27341,8 +27343,8 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
                                               uint32_t tags, uint32_t scopes);
 /* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
-   group that is shown. */
+/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
+   all blocks are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
@@ -28627,10 +28629,11 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* -- anomalies and drops -- */
 
-/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
-   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
+                                                              that follows */
+/* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
+   totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
     MLI_STAT_dropped_bytes,
@@ -33983,7 +33986,8 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+/* Calls put for each device and each stack or site: for the bytes that the stack or site held on
+   the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 

@@ -674,7 +674,7 @@ typedef struct memlord_anomaly {
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
     uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
-    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
+    uint64_t bytes;        /* sum of the bytes of the mistakes' blocks, as far as these are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
                                    ledger was made */

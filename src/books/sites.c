@@ -43,8 +43,9 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
-   returns NULL, and *key gets a free key of the index under which the site can be added. */
+/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
+   is none, returns NULL, and *key gets a free key of the index under which the site can be
+   added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;

@@ -207,8 +207,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
    The threads that share the orphan record always enter by an exchange, because the record cannot
-   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
-   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges `by_exchange` and
+   then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
    record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 

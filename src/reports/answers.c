@@ -15,10 +15,11 @@
 
 /* -- anomalies and drops -- */
 
-/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
-   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
+                                                              that follows */
+/* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
+   totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
     MLI_STAT_dropped_bytes,

@@ -76,7 +76,8 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
                                        0 if they are not known, because some of the blocks are in no
                                        group */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
+    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
+                                       some of them are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
@@ -101,8 +102,8 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
                                               uint32_t tags, uint32_t scopes);
 /* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
-   group that is shown. */
+/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
+   all blocks are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 

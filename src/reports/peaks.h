@@ -18,7 +18,8 @@
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+/* Calls put for each device and each stack or site: for the bytes that the stack or site held on
+   the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 

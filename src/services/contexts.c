@@ -91,8 +91,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
-   if there is no memory for the record. */
+/* Opens a record for a memlord_context that is all zeros, and stores in context->word how to find
+   the record. Returns E_NOMEM if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =

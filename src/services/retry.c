@@ -107,7 +107,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
                               here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 

@@ -402,8 +402,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   to write a line the function reads all tags and sites. */
+/* Logs a refused reservation, at most once a second. A full server may refuse thousands of
+   reservations a second, and each line costs a walk over all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
