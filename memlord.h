@@ -8117,11 +8117,12 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   The threads that share the orphan record always enter by an exchange, because the record cannot
-   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges `by_exchange` and
-   then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
-   record, unless it is the orphan record. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no
+   barrier. The threads that share the orphan record always enter by an exchange, because the
+   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
+   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
+   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
+   record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number, or NULL if that thread has none. The load is
