@@ -6180,7 +6180,8 @@ struct memlord {
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
+                    else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -6205,7 +6206,8 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
+/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
+   ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6220,7 +6222,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    function tells which table the host called it from. A thread that hooks a table holds the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
@@ -6230,7 +6232,8 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
+                                 allocates memory also records the block */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -6346,16 +6349,16 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
                                 counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
-                                last one the thread has picked, so mli_thread.taken_key does not
-                                change */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
+                                is not the thread's last picked block, so the call does not change
+                                mli_thread.taken_key */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
-                                cold lock */
+    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
+                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;
@@ -6475,7 +6478,7 @@ typedef struct mli_out {
     char *buf;
     size_t cap, used;
     size_t total;    /* bytes that were written so far, including those that were cut */
-    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
+    size_t name_max; /* how many characters of a name mli_put_escaped writes at most; 0: all */
     int html;        /* 1: mli_put_escaped writes &lt; for < and &amp; for & */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
@@ -6663,7 +6666,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
     mli_put_str(o, ".");
     mli_put_digits(o, v, 10, digits);
 }
-/* Writes tenths / 10, without a decimal that is 0. */
+/* Writes tenths / 10. Writes the decimal only if it is not 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
     if (tenths % 10)
         mli_put_fixed(o, tenths, 1);
@@ -6736,8 +6739,8 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the least code, by length of
-                                                                     its sequence */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
+                                                                     the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -7008,8 +7011,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
-   unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
+   text is not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -7148,7 +7151,8 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the end of a line that is cut */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
+                                                  sequence and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7366,11 +7370,11 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. Regions are small, because a small region becomes free as a whole sooner than a
-   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
-   same time, and the larger tables need the room of the smaller ones. */
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless the
+   ledger has no other region. Regions are small, because a small region becomes free as a whole
+   sooner than a large one. Blocks above 16 KiB come from the allocator directly and go back to it.
+   A free piece merges with free neighbours of any size, because all tables of a ledger's map grow
+   at about the same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7448,8 +7452,9 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Has the system make pages that are about to be used. One request takes less time than a page
-   fault for each page. Older systems refuse the request, and the faults make the pages. */
+/* Asks the system to allocate pages that are about to be used. One request takes less time than a
+   page fault for each page. An older system refuses the request, and allocates each page at its
+   page fault. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
@@ -7507,8 +7512,9 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* larger blocks, such as a ring
-                                                                     of events, fill slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
+                                                                     as a ring of events, because
+                                                                     such a block fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -7618,7 +7624,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 
 /* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
    class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is. */
+   large enough. If none of the 16 is large enough, chooses the first later piece that is
+   large enough. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7650,9 +7657,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
-   os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
+   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
+   the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7674,9 +7681,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(at, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
-   caller gives the region back to the allocator, without the lock. The last region of a ledger
-   stays. */
+/* Frees a piece. If no piece of its region is in use any more, and the ledger has another region,
+   takes the region off the list of regions and returns the region. The caller gives the region back
+   to the allocator, without the lock. Otherwise returns NULL. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
@@ -7848,14 +7855,14 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if the record's chunk is not made yet. A record that
+/* Returns the record with this number, or NULL if the record's chunk is not made yet. A record that
    was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
-   `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a release, which
-   pairs with the acquire load in mli_vector_at. Requires: the caller is the only one that adds to
-   the vector. */
+/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
+   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
+   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
+   that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -8593,8 +8600,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
    shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
    The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
    the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
+   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
    (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
    while it uses the shard's table, and it counts its changes of the table before it leaves.
    bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
@@ -8662,9 +8669,9 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. If the type or the index of a device has more bits, returns the index of the last element;
-   that element is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
+   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8703,8 +8710,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
-                            They are the window of the key */
+#define MLI_PROBE_MAX 16 /* how many buckets a key may be in: its home and the 15 buckets after
+                            its home. These buckets are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8786,7 +8793,7 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
    header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
-   with the release store of the header that drops it. */
+   with the release store that drops the lock. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -8978,7 +8985,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller and every thread T of the ledger. Each of the two first stores and then loads.
+/* Orders the caller and every thread T of the ledger. Each of them stores first, and loads later.
    T's load sees what the caller stored before this call, or the caller's load after this call sees
    what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
    T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
@@ -8992,7 +8999,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
    T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
    later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
-   for longer.
+   for longer than that.
 
    Some callers may still get the barrier while others are refused it. Each caller is ordered
    by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
@@ -9106,9 +9113,8 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
 }
 
 /* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
-   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
-   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
-   stopped. */
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that joins the list
+   later sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -9323,7 +9329,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
-   needs no lock for that. Locks: joint, one for each invocation. */
+   needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
@@ -9334,11 +9340,12 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
-   enter it, too. The base of a thread's cell is the published part of the cell's level, and is at
-   most that level. While a thread runs a context that is in the invocation, the member `level`
-   includes the base of the thread's cell, less the level at which the context's span began. So
-   `level` is at most the bytes that all contexts have added. `high` is at most the peak of these
-   bytes. `bytes`, `blocks` and `delta` are sums over the contexts that have left. */
+   enter it, too. The base of a thread's cell is the part of the cell's level that is published
+   (added to the device's published bytes: see books/counters). The base is at most the level.
+   While a thread runs a context that is in the invocation, the member `level` includes the base of
+   the thread's cell, less the level at which the context's span began. So `level` is at most the
+   bytes that all contexts have added. `high` is at most the peak of these bytes. `bytes`, `blocks`
+   and `delta` are sums over the contexts that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
@@ -9372,9 +9379,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
    of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Before that, the highest level
-   since the last call was the old level plus `above`. Raises `high` to the higher one of this level
-   and the new level, if `high` is lower. `by` and `above` are signed. */
+/* Adds `by` to the level of an exported invocation on a device. `above` is the highest level since
+   the last call, less the old level. Raises `high` to the old level plus `above`, or to the new
+   level, if one of them is higher than `high`. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -10430,9 +10437,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-/* The top 8 bits of a key are a dev or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or a device; the value
-                                  is the record of the site, or the dev of the device */
+/* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
+                                  of a device; the value is the record of the site, or the dev of
+                                  the device */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
 #define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
@@ -10467,7 +10475,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of the kept strings; its items are mli_stb_string */
+    mli_dict strings;            /* the table of kept strings; its items are mli_stb_string */
     uint64_t bytes;
     mli_ptr labels;              /* const char *: a kept string */
 };
@@ -10506,8 +10514,9 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not NULL if the retry did not use the block,
-                                                      because another thread did the same work */
+    mli_own_free(lord, spare->block, spare->size); /* the block is still here if the retry did not
+                                                      use it, because another thread did the same
+                                                      work */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -10518,7 +10527,7 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
+#define MLI_DICT_HEAD 16 /* this many bytes in front of each allocation for stb_ds hold its size */
 
 /* Returns how many bytes of a block an allocation of `size` bytes takes, the head included. */
 static size_t mli_dict_takes(size_t size) {
@@ -11126,9 +11135,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
-   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
-   with different generations, so that a ledger does not take the ticket of another ledger for its
-   own. */
+   closed record waits in a list until it is opened again, under the next generation. The records
+   of each ledger begin with another generation, so that a ledger does not take the ticket of
+   another ledger for its own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
                                 it is closed; each opening and each closing adds 1 */
@@ -11200,14 +11209,14 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
-   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
-   block. */
+   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
+   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
+   charged for the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
-   the caller holds no lock. */
+   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -11333,17 +11342,17 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
-   that tickets hold; `most` is the most that it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the sum of the charged bytes and the
+   bytes that tickets hold; `most` is the most bytes that the account may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
-   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
-   charges nothing, or if the account is then over its limit. */
+/* Charges `bytes` to an account. If the sum of the charged bytes and the bytes that tickets hold
+   would exceed `most`, charges nothing, counts a refusal and returns MEMLORD_E_LIMIT. Also counts a
+   refusal if it charges bytes and the charged bytes alone then exceed the account's limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11609,8 +11618,8 @@ typedef struct mli_scope_record {
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
-                              look-up may begin */
+#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache (see mli_cache_entry); a home
+                              is an entry at which a look-up may begin */
 
 /* A birth: the mark, the scope and the stream under which blocks were allocated. */
 typedef struct mli_birth {
@@ -11706,8 +11715,8 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls this function first. Requires: the
+/* Looks up the symbol of each return address that was not looked up before. Reads the symbols of
+   each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. The symbol of a return address is looked up here, when the
@@ -11873,9 +11882,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if another build id is now in memory where that of `module` was; else returns 1. Also
-   returns 1 if the id cannot be read. The id can be read only if it lies in the first page of the
-   module, because whichever module is there now has that page. */
+/* Compares the build id of `module` with the bytes that are now at the address of the id. Returns 0
+   if they differ, and 1 if they are equal or cannot be read. They can be read only if they lie in
+   the first page of the module, because any module that is there now has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -12435,8 +12444,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
-   tag of the block, or to NULL. */
+/* Returns the alloc site of a block, or NULL if the block has none. `word2` is the word2 of the
+   block's mli_entry; 0: there is no block. Sets *tag to the tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12724,7 +12733,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
 
 /* ------------------------------------------------------------------------- src/books/picks.c -- */
 
-#define MLI_PICK_MIN 16 /* the entries of the first table of a part */
+#define MLI_PICK_MIN 16 /* the number of entries in the first table of a part */
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
@@ -12762,8 +12771,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
-   case *table and *cap are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so.
+   Afterwards *table is the table that the caller frees, and *cap is its number of entries. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;
@@ -13651,8 +13660,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns these functions, or NULL before the first mli_stacks_begin. The acquire load pairs with
-   the release store in mli_stacks_begin. */
+/* Returns the ledger's mli_stack_calls, or NULL before the first mli_stacks_begin. The acquire load
+   pairs with the release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13689,9 +13698,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
-   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
-   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc that calls/fast does not serve. If the alloc is picked, returns the
+   mean of the bytes between samples, else 0. If the mean has changed since the last draw, draws
+   again. This adds no bias, because the rest of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -13900,8 +13909,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
-   their bytes before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that the current public call opens to the totals of its stack. A reader loads the
+   samples and their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -13940,7 +13949,7 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-/* Adds the block that this call opens to the table and to the row of its stack. */
+/* Adds the block that the current public call opens to the table and to the row of its stack. */
 static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
@@ -14028,8 +14037,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames come before the first frame of the host. Searches for that frame
-   from the site's address on; if no frame has it, from the caller's; else from the first frame. */
+/* Returns how many of `n` frames come before the first frame of the host. The search starts at the
+   frame `site`. If there is none, it starts at the frame `caller`, or else at the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -14093,9 +14102,9 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
-   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
-   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
-   stack is the return address of the call, or is empty if that is unknown. */
+   MLI_STACK_OWN frames of MemLord. Sets *from to the index of the first frame of the host, and
+   *cut to MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or
+   the unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -14852,7 +14861,7 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* counts the calls that found a queue of the type; it may be too low */
+    mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
                          ask */
@@ -14924,7 +14933,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
-#define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
+#define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
 #define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
@@ -14943,7 +14952,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
    that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
+/* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
@@ -14992,8 +15001,8 @@ struct mli_fences_state {
                                          ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free
-                                         does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
+                                         free does not have to allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
@@ -15281,10 +15290,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
    only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
    shared shard. */
 
-/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
-   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
-   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
-   bucket that it probes. */
+/* A thread probes while it is inside the shard, or while it holds the shard's lock and has stopped
+   the shard, so that no thread is inside. Probing changes no entry. The probe notes the slot and
+   the header to store, and mli_probe_insert or mli_probe_erase stores that header. In a shared
+   shard the thread locks each bucket that it probes. */
 
 typedef struct mli_probe {
     mli_shard *shard;
@@ -15410,10 +15419,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
-   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
-   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
-   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
-   mli_bucket_try. */
+   erase, and 0 for no change. If `by` is not 0, stores probe->header in the bucket with the number
+   probe->bucket. If this bucket is not the home, adds `by` to the shard's `displaced`, and to the
+   overflow counts of the buckets before this one. The release store, which unlocks a bucket, pairs
+   with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15490,8 +15499,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
-                                                  shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
+                                                  the shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -15571,10 +15580,10 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   probe has ended. The function allocates the record between two probes, because nothing may be
-   allocated inside a shard. */
+/* Finds the key of a live block, and makes the side record of the block if there is none. With
+   `for_ref` makes the record only if one more reference would need the record. If the result is
+   E_UNKNOWN or E_NOMEM, the probe has ended. The function allocates the record between two probes,
+   because nothing may be allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -15855,8 +15864,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
-                                    already */
+    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
+                                    already has other parts */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
@@ -16924,7 +16933,7 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
    takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
    bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys. */
+   are at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -17270,9 +17279,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
-                                                     tries take about 50 ms together, and the thread
-                                                     sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
+                                                     the tries take about 50 ms together, and the
+                                                     thread sleeps for most of that time */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
    the upper bound of the live bytes may be too high while other threads change their cells. If
@@ -17280,8 +17289,8 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* the next sums cannot overflow, because the live
-                                               bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
+                                               live bytes are less than 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -17759,7 +17768,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and the number of its calls */
+typedef struct mli_block_call { /* a function of the host, and how many times it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;

@@ -283,7 +283,8 @@ struct memlord {
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
+                    else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -308,7 +309,8 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
+/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
+   ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -323,7 +325,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    function tells which table the host called it from. A thread that hooks a table holds the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
@@ -333,7 +335,8 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
+                                 allocates memory also records the block */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -449,16 +452,16 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
                                 counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
-                                last one the thread has picked, so mli_thread.taken_key does not
-                                change */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
+                                is not the thread's last picked block, so the call does not change
+                                mli_thread.taken_key */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
-                                cold lock */
+    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
+                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;

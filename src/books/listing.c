@@ -142,7 +142,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and the number of its calls */
+typedef struct mli_block_call { /* a function of the host, and how many times it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
