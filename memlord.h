@@ -814,8 +814,9 @@ enum {
     MEMLORD_FLAG_SITES = 2,       /* counting per site is on from the start */
     MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
-                                     _retire, _alloc_retry and on pollers: see >>threading */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and polls of fences happen only in memlord_gc_poll,
+                                     _gc_run, _retire, _alloc_retry and on pollers: see
+                                     >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
     MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* the host's calls take snapshots, and no thread of the
@@ -830,7 +831,7 @@ typedef struct memlord_desc {
     uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
-    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: memlord_create makes no ring */
     uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
                                     a peak; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
@@ -926,8 +927,9 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded. The old storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. The key of a storage is its device type and `storage`.
+   If a storage with the same key is live, its free was not recorded. The old storage ends now, and
+   counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1089,11 +1091,11 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
-   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
-   together then have more arena bytes than the device, the largest tags give up the excess. Each
-   tag that gives up bytes counts as an underflow. Storages are never touched.
+/* Takes bytes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, the result is MEMLORD_OK, and the statistic `underflows` counts the call. The bytes
+   come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
+   bytes. If all tags together then have more arena bytes than the device, the largest tags give up
+   the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
@@ -1187,9 +1189,9 @@ typedef struct memlord_place {
     uint64_t offset;      /* place of the call in the module; no module: return address - 1 */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made. They are those that
-   the ledger found when it first saw the address. The module may be unloaded by now. The strings
-   live until destroy.
+/* Gets the module, offset and build id of a site that memlord_site_at made. The ledger found
+   these values when it first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1318,7 +1320,7 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
 /* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
    that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
    frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
-   the stack ends. This function reads only the thread's own stack, and ends at the first frame
+   end too early. This function reads only the thread's own stack, and ends at the first frame
    outside it. It returns 0 on the stack of a fibre or a signal, and on systems other than Linux on
    x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
@@ -1689,9 +1691,8 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
    the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
-   reports. If there is no memory for the thread's record, the thread has no stream, and
-   dropped_sites counts the call.
+   stream, blocks are recorded without scope and stream, and dropped_scopes grows. If there is no
+   memory for the thread's record, the thread has no stream, and dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes a slower path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
@@ -1782,9 +1783,10 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
-   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
-   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All fields are 0 before the
+   call. It returns 0, or another number if the capacity is not known. It runs on the poller, or on
+   a thread that asks for a sample or reads a capacity, one call at a time for a device. It may
+   block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
@@ -1875,10 +1877,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
    and site comes with its device. The line also has the bytes of the tags and sites that it does
    not list, how many requests failed on this device before, how many bytes the neighbours on the
-   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
-   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
-   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
-   most once a second.
+   page hold there, and how many neighbours rest (run no callbacks for a while): see
+   memlord_pressure_open and memlord_pressure_raise.
+   The function returns a length as snprintf does, and allocates nothing. MemLord logs this line
+   itself when an allocation fails for good. When a reservation is refused, it logs the line as a
+   warning, at most once a second.
    Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1894,7 +1897,7 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   8 latest tickets. Bytes beyond these tickets count in full, unless the alloc names one. A thread
    may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
@@ -1991,8 +1994,8 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too.
+   any number of requests. Bytes beyond the ticket count in full. A ticket does not tell which
+   account the alloc is charged to: name that account, too.
    A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
    closed, or of another device. The alloc is then recorded with the thread's own tickets or
    account, `refused` counts it, and the result is MEMLORD_OK.
@@ -2653,8 +2656,8 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
-   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   end in .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock measures the
+   interval, as for snapshots. A later start replaces the earlier one. Failed exports count in
    dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
@@ -2738,12 +2741,13 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
-   five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
-   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
-   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
-   table. After the ledger has ended, MemLord's functions record nothing.
+   A slot keeps the host's five functions. MemLord's functions call those in their slot as long as
+   MemLord is loaded. So each set of five host functions takes one of four slots for good. After an
+   uninstall the same set takes the same slot again. Four tables may be hooked at once, each with a
+   ledger and a `which` of its own. Two hooked tables with the same functions take two slots. To
+   share a ledger and a slot, copy a table that is hooked. Another install of a hooked table changes
+   the ledger and the `which` of the table. After the ledger has ended, MemLord's functions
+   record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -3078,8 +3082,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
-   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
+   Types for C++11 and later. They need neither exceptions nor RTTI. Their namespace is mlord,
+   as memlord is the type of a ledger. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
@@ -3247,7 +3251,7 @@ public:
     handle(handle &&other) noexcept : handle() { swap(other); }
     handle &operator=(handle &&other) noexcept {
         handle taken(static_cast<handle &&>(other));
-        swap(taken); /* the end of `taken` then ends the storage that *this had */
+        swap(taken); /* the end of `taken` then ends the reference that *this had */
         return *this;
     }
     handle(const handle &) = delete;
@@ -3396,8 +3400,8 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        /* This is the last call before the record, so that the site need not be saved across
-           another call. */
+        /* This is the last call before memlord_alloc, so that the site need not be saved
+           across another call. */
         const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
@@ -7953,8 +7957,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
-                                    exchange; the bit is never cleared */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange, because the
+                                    system refuses mli_barrier_all, or because this is the orphan
+                                    record; the bit is never cleared */
     MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
@@ -7989,8 +7994,9 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the span of the context's outermost scope; NULL until it is made;
-                               stays when the scope ends, for the next outermost scope */
+    struct mli_span *spans; /* the span (books/spans) of the context's outermost scope; NULL until
+                               it is made; stays when the scope ends, for the next outermost
+                               scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
@@ -8115,8 +8121,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
-   record. */
+   it, under a lock. Among them are threads past their exit hook, and threads that found no memory
+   for a record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -8132,7 +8138,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
    record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+/* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
    other threads clear that number only after the end of that thread. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. */
@@ -8176,7 +8182,8 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
    later. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number that reports give the thread record with an id. The orphan record has 1. */
+/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
+   has the number 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -8194,7 +8201,7 @@ MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
    registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
-   records. Requires: the caller holds the registry lock. */
+   records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -8203,9 +8210,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
-   key. This is the thread-local key whose destructor is the hook. The add and the load are seq_cst,
-   because another library may get the same key once MemLord has deleted it: see
-   mli_process_end. */
+   key. This is the thread-local key whose destructor is the hook. The addition to exit_key_users
+   and the load of exit_key_ready are seq_cst, because another library may get the same key once
+   MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8394,9 +8401,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. The
-   thread has ended, or is the calling thread, which has new thread-local storage and so does not
-   know its number. The next sweep frees the records. */
+/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. That
+   thread has ended, or it is the calling thread, whose thread-local storage is new and does not
+   have the number yet. The next sweep frees the records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -9433,8 +9440,8 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
+                         callbacks lock and the lock of the phys */
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
                                          both are signed numbers */
@@ -9572,8 +9579,8 @@ typedef struct mli_row {
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
                               device's row */
-    mli_cell *first;       /* the cell that published first, after a second one has published and
-                              until the first publishes again or a peak reset; otherwise NULL */
+    mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
+                              and after the first publishes again or the peak is reset */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
                               have not published since */
@@ -9614,7 +9621,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the bytes before a sample is taken; under the phys lock, too */
+    mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -9641,7 +9648,7 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
 }
 
 /* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use its table. If the shard is stopped (books/map), waits for the shard's lock. */
+   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9697,7 +9704,7 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
@@ -9707,8 +9714,8 @@ typedef struct mli_row_delta {
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the end of the block and that count. */
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
+   after the block has ended. A fork may come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
@@ -9845,9 +9852,9 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only at the end of a call, so this function does not ask such a clock. Without a batch every call
-   publishes, and only one publication in 64 looks. */
+/* Returns 1 if the end of the call is to check whether a snapshot is due. Runs inside a shard, so
+   it does not read a clock of the host, but returns 1 if there is one. Without a batch every call
+   publishes, so the function returns 0 for 63 publications of 64. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
@@ -9883,18 +9890,18 @@ static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
-   other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
-   most a batch. */
+/* Returns the share of a cell, the most bytes that it may hold back now. The share is the batch if
+   no other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
+   most the batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns the margin of a cell: how far its level may rise before the cell is published again. That
-   is half of the cell's share and, for a device, at most a 32nd of the peak. A publication checks
-   whether the live bytes have risen by a 16th, so that the device's holders (books/watches) are
-   noted again. Even if the share is large, the device's cell publishes before such a rise. */
+/* Returns the margin of a cell: how far its level may rise before the cell is published again. The
+   margin is half of the cell's share and, for a device, at most a 32nd of the peak. So even if the
+   share is large, a publication finds out when the live bytes have risen by a 16th. The device's
+   holders (books/watches) are then noted again. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9931,11 +9938,11 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+/* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
    then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. For mli_cell_held the limit becomes the base less 1 and less twice these
-   bytes. A free that has already read `special` changes these bytes, so it must publish the cell,
-   too. It does so because the threshold of mli_cell_next_check is 0. */
+   row->held in the peak. The limit becomes base - 1 - 2 * these bytes, so that mli_cell_held can
+   compute them. The threshold of mli_cell_next_check becomes 0, so that a free that has already
+   read `special` publishes the cell, too. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -10149,9 +10156,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of `level` by the calls that count. So the later loads
-   see all that the cell's thread counted before it stored that level. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in the order of the code.
+   The load of `level` also pairs with the release stores of `level` by the calls that count. So the
+   later loads see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10174,8 +10181,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    peak. With a batch no cell can publish while the row is locked. So the published bytes and what
    one cell holds back were live together. The levels of all cells are read one after the other, and
    may never have been live together: one thread may have freed before another allocated. If a
-   second pass finds the same sums, they were live together, because a call changes `allocs` or
-   `out` before the level. Without a batch the published bytes are the live bytes. */
+   second pass finds the same sums, the levels were live together, because a call changes `allocs`
+   or `out` before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -12343,10 +12350,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 
 /* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
    the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` has the numbers of the site and the tag of the
-   block that the mistake concerns, as the word2 of an mli_entry without a side record has them. A
-   `word2` of 0 means that the mistake concerns no block. Requires: the caller holds no lock, except
-   perhaps the orphan lock (mli_threads_state). */
+   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
+   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12878,8 +12885,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the memlord_scope_site of the scope
-                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+                                       the parent scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12902,9 +12909,9 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
-   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
-   Requires: the caller is not inside a shard, because the cache may grow. */
+   from the key's home on. If the first MLI_CACHE_PATH entries from there all have other keys,
+   replaces the entry at the home. The orphan record caches nothing, because its cells are used
+   under a lock. Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
@@ -12930,7 +12937,7 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns one more than the number of scopes. The acquire load pairs with the store in
    mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
+/* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
@@ -13518,7 +13525,7 @@ typedef struct mli_stack_row {
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
-    mli_u64 variance;     /* the bits of a double, the variance of `live`, if `blocks` is not 0 */
+    mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
     mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
@@ -13586,12 +13593,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 /* Subtracts a block from the totals of its stack, after the block was removed from the table.
    `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room that the call has reserved in the table, if the call has not used this
-   room. */
+/* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the stack `pick` to the block that this call records under `key`. An older block had this
-   stack; the call moves that block or puts it back. The new block counts in the totals of the
-   stack on `dev`, for the site with the row `site`. */
+/* Gives the stack `pick` to the block that this call records under `key`. The call moves the
+   block that had this stack, or puts that block back on the map. The block under `key` counts in
+   the totals of the stack on `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13628,7 +13634,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
    changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets what counts from a reset to 0 in all rows and in mli_stacks_cut, and `peak` to `live`. */
+/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
+   `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
@@ -14404,7 +14411,7 @@ typedef struct mli_subbuf {
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
-    mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
+    mli_ring_event at[1]; /* room for mli_ring.subbuf_events events */
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
@@ -18687,8 +18694,8 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
-   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+/* Changes the balances, and counts the change on the device, on the tag and at the site. Counts no
+   alloc and no free. The site counts added bytes as allocated and at once as freed, because no
    later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
@@ -18725,8 +18732,8 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
    the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
-   number 1. */
+   alloc does. That check also needs a valid storage. An arena has none, so the function passes
+   1 as the storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

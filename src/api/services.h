@@ -60,9 +60,10 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
-   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
-   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All fields are 0 before the
+   call. It returns 0, or another number if the capacity is not known. It runs on the poller, or on
+   a thread that asks for a sample or reads a capacity, one call at a time for a device. It may
+   block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
@@ -153,10 +154,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
    and site comes with its device. The line also has the bytes of the tags and sites that it does
    not list, how many requests failed on this device before, how many bytes the neighbours on the
-   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
-   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
-   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
-   most once a second.
+   page hold there, and how many neighbours rest (run no callbacks for a while): see
+   memlord_pressure_open and memlord_pressure_raise.
+   The function returns a length as snprintf does, and allocates nothing. MemLord logs this line
+   itself when an allocation fails for good. When a reservation is refused, it logs the line as a
+   warning, at most once a second.
    Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -172,7 +174,7 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   8 latest tickets. Bytes beyond these tickets count in full, unless the alloc names one. A thread
    may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
@@ -269,8 +271,8 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too.
+   any number of requests. Bytes beyond the ticket count in full. A ticket does not tell which
+   account the alloc is charged to: name that account, too.
    A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
    closed, or of another device. The alloc is then recorded with the thread's own tickets or
    account, `refused` counts it, and the result is MEMLORD_OK.
