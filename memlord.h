@@ -2095,14 +2095,16 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger, with this one and the failed ones */
+                                         ledger; includes this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
-                           gc_failed counts the run */
-    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
-                           starts over for each of them; 0: for this device alone */
+    int ran;            /* 1: the callback ran; 0: it could not run. If no callback of a
+                           collection could run, gc_failed counts the collection, and
+                           MEMLORD_METRIC_FREED does not start again from 0 */
+    int family;         /* 1: this run gave back memory of all devices of the type, so
+                           MEMLORD_METRIC_FREED starts again from 0 on each of them; 0: it does so
+                           on this device only */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
@@ -2149,9 +2151,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
-   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
-   the pollers' interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER the host makes this
+   call where callbacks may run. Without pollers the call first samples the devices whose latest
+   sample is older than the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2186,9 +2188,11 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
-   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
-   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   gets these bytes as `needed`. While fn tries, all bytes of the request are reserved, so no other
+   alloc can use them. A request that fails gives all of them back. A NULL policy is that of the
+   environment variable MEMLORD_RETRY, or the default. If fn found no memory, or the limit of the
+   device refuses the request, the text of memlord_explain is logged. If fn found no memory, the
+   device is sampled before that.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2214,8 +2218,8 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 #endif
 
 /* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
-   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, because memlord_alloc_retry counts there.
+   in oom_failures. It logs the text of memlord_explain, at most once a second. Inside a
+   memlord_try_fn it does nothing, because memlord_alloc_retry counts there.
    Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
@@ -2268,7 +2272,8 @@ enum {
    With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
    use are at least the sum of what these processes hold, and an emergency of one of them is an
    emergency of all. The limit is that of this process alone. Where the capacity is not known, the
-   limit takes its place. */
+   limit takes its place. For 2 s after a stall for memory (see memlord_pressure_open), the level of
+   the host's memory is at least WARNING. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2283,7 +2288,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
    identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
    built-in identity, which memlord_pressure_open finds: that of the cgroup with the lowest memory
-   limit or, if no limit is set, that of the machine. NULL or "" takes off what the host has set.
+   limit or, if no limit is set, that of the machine. NULL or "" removes what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2342,7 +2347,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two for each device and thread. */
+   Cost:   tens of ns, and one or two ns more for each pair of a device and a thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -2352,8 +2357,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
    invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
-   one copy of each text, until destroy. These texts and the names of checkpoints get half of
-   MEMLORD_MAX_STRINGS.
+   one copy of each text, until destroy. This call and memlord_checkpoint refuse a text
+   with which the ledger's strings would take more than half of MEMLORD_MAX_STRINGS (E_NOMEM).
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -2363,9 +2368,9 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    scope: its blocks remember the scope, and scopes that it begins are inside.
    The work of all threads is one invocation. The invocation ends when the last thread has left the
    scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
-   last end. Its peak is the highest sum over all threads. The peak is never too high. It may be too
-   low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The scopes around
-   the exported one do not include what other threads did.
+   end of the invocation. Its peak is the highest sum over all threads. The peak is never too high.
+   It may be too low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The
+   scopes around the exported one do not include what other threads did.
    Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
    the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
    A thread that has adopted the token stays in the scope until it returns the token, even after the
@@ -2384,8 +2389,8 @@ MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_tok
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
-           ledger; E_INVALID if `token` is NULL. */
+   Errors: E_STATE if the innermost scope is not that of the token; E_UNKNOWN if the token is of
+           another ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2428,7 +2433,7 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
    has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
    too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
-   again when the work is suspended:
+   swap it out when the work is suspended, by the same call:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
@@ -2541,7 +2546,8 @@ typedef struct memlord_event {
     uint64_t scope;           /* number of the thread's innermost scope; 0: none */
     uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
+/* Gets an event. A result other than 0 ends memlord_events_each. */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event);
 
 /* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
    takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has
@@ -2775,7 +2781,7 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
    pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
-/* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
+/* Returns the ledger that has this generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
    Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
            than the thread's last call did, or if a ledger was destroyed since that call. */
@@ -2824,8 +2830,8 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
    next outer guard ends the tag or scope of that guard, too. A second end does nothing. If the
    current context is not the one that the guard began in (the thread or the fibre is another), the
-   call ends nothing. In the sum of all devices, dropped_sites counts such calls. The first of them
-   is logged. */
+   call ends nothing. dropped_sites of memlord_device_all() counts such calls. The first of them is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2843,8 +2849,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
 }
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each function makes the real call, records on the cpu device (mapped for a file's mmap), and
-   keeps errno. */
+   Each function makes the real call, records it on the cpu device (an mmap of a file: on the
+   mapped device), and keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
 /* Calls malloc, and records the block. */
@@ -5916,11 +5922,12 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
-   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
-   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
-   cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A mark is a
+   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
+   that a block began with, taken together. A stamp is a time, by the processor's counter or the
+   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
+   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
+   lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -6066,8 +6073,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* how many threads there may be before the margins of bands (see
+                          services/bands.h) must be widened for their unpublished bytes */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6081,7 +6088,7 @@ struct mli_stacks_state {
     mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
-                          is 1 */
+                          is 1, or while the ledger is made */
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
@@ -6176,9 +6183,10 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member,
-                              because the interposer still names places after the program has
-                              ended, and the age of the ledger leaves that time out */
+                              runs. Only the interposer (a preloaded MemLord) sets this member.
+                              The interposer looks up the names of places after the program has
+                              ended, and the age of the ledger does not include the time for
+                              this */
 };
 
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
@@ -17994,13 +18002,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
    the block ends, and its end calls mli_call_end like any call. The slow function behind
    mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
    blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
+   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
-   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
-   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
-   function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
+   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
+   the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -18235,8 +18243,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also sets p->due to the number of the next call, and p->late to the next time, at which a
-   queue may be due. */
+   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
+   p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18374,7 +18382,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the thread record that the call counts on */
+    mli_thread *t;        /* the thread record in which the call counts */
     uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
@@ -18950,8 +18958,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
-                                            no room for it */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the ledger has no room for a new device, so the first
+                                            device that it does not know is at fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -19037,9 +19045,10 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
-   new block is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory, the new block counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
+   replaces an old block may need memory here: if the new block is charged to an account, or if
+   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
+   counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -19086,8 +19095,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. Takes all the memory first, and then records one block after
-   another. */
+/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
+   take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -19574,7 +19583,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+/* The steps of one alloc and of one free. memlord_alloc and memlord_free have all the code of
    the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
    of its own. Such a call takes no lock and no locked instruction.
 
@@ -19793,9 +19802,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
-   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
-   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
-   found there, or if the stack of this alloc is to be sampled. */
+   cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
+   scope, a tag or a site. Looks only in the thread's record and in the cache of that record.
+   Returns 0 if something is not found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {

@@ -344,7 +344,7 @@ enum {
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
-                                          capacity, and this process's share is not known */
+                                          capacity, and the bytes of this process are not known */
     MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* the layer measures the time of scopes on the device */
 };
 
@@ -414,9 +414,9 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
 
 /* Sets the ledger's reserved bytes of a device (memlord_pool_set); see Reserved in >>concepts. Once
    a pool has held a byte, samples and collections set these bytes, too. Until the next sample,
-   a wrapped call that allocates or frees outside of pools, such as cudaMalloc, adds its change.
-   For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by one in 64
-   wrapped stream-ordered calls and by each wrapped synchronisation.
+   a wrapped alloc outside of pools, such as cudaMalloc, adds its bytes, and a free there subtracts
+   its bytes. For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by
+   one in 64 wrapped stream-ordered calls and by each wrapped synchronisation.
    Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
@@ -589,8 +589,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    has done the work that it has now. This function frees no memory: the host gives the memory back
    to a pool of its own, or calls the runtime's own function, not the wrapper. (The wrapper ends no
    pending block, and counts an unknown free if the block is no longer pending.) The block must be
-   on a cuda device or pinned. If the host records blocks of its own pool on a device of their own,
-   this must therefore be a cuda device with an index that no GPU has (memlord_device_share), not a
+   on a cuda device or pinned. If the host records the blocks of its own pool on a separate device,
+   that device must be a cuda device with an index that no GPU has (memlord_device_share), not a
    device of the type OTHER. An event is recorded on the stream now, or after a capture (see
    >>concepts). If there is no memory for an event, the block ends at once. If the stream refuses
    the event, the block ends and is counted in fence_failures. `ptr` NULL does nothing.
@@ -625,11 +625,12 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
-   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add
-   this time to the scope (memlord_scope_device_time) once the events are done. A scope that begins
-   or ends while its stream is captured is not timed. A scope that begins while the times of 4096
-   others are not yet known is not timed either.
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the beginning of the scope and another
+   at its end measure the device's time. After both events are done, a later call that begins or
+   ends a scope, or a wrapped synchronisation, adds this time to the scope
+   (memlord_scope_device_time). A scope that begins or ends while its stream is captured is not
+   timed. A scope that begins while the times of 4096 others are not yet known is not timed
+   either.
    Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
@@ -1050,7 +1051,7 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
    thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+/* Relaxes this thread's capture mode, so that the thread's calls of the driver end no capture.
    *mode gets the previous mode, which the caller restores later with d->capture_mode(mode). Returns
    0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
@@ -1757,9 +1758,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
 
 /* Returns the bytes of this process's context on device i, which is what the driver itself needs
    there. The function computes them once, when a sample first finds the context: the bytes that the
-   process holds then, less those in the ledger. If NVML does not name the process, the growth of
-   the device's used bytes since the last sample without the context stands for what the process
-   holds. */
+   process holds then, less those in the ledger. If NVML does not name the process, the function
+   takes the growth of the device's used bytes instead, since the layer last saw the device without
+   the context. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1883,8 +1884,8 @@ MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context
    (mli_cuda_relax). */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys kept events of a context, until it keeps at most `most` with timing and `most`
-   without. */
+/* Destroys kept events of a context, until the context keeps at most `most` events with timing
+   and `most` without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
 /* Destroys all events that are kept, and forgets the contexts without a known stream. */
 MLI_CUDA_PRIVATE void mli_cuda_events_end(void);
@@ -1900,7 +1901,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* Takes pages from the operating system, so that it does not call the host's malloc. */
+/* Takes its memory as pages from the operating system, and so never calls the host's malloc. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -2843,9 +2844,9 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 /* Trims the pools and graphs of a device: lets them give back unused memory. A trim leaves
    keep_bytes in the pools. A trim for a band (a threshold of the host) leaves more, if the pools
    may soon need more: the bytes used now, the freed bytes that the device may still use, and the
-   bytes freed since the last collection. This sum is limited to the most bytes that were ever used
-   at once. The reclaimed bytes include those that the pools give back by themselves during a wait
-   for pending frees. Requires: this thread has entered the device. */
+   bytes freed since the last collection. This sum is limited to the used_high of the pools. The
+   reclaimed bytes include those that the pools give back by themselves during a wait for pending
+   frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -3138,7 +3139,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
    free has failed. Owns no state. Locks: none. */
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
+    memlord_realloc_token token; /* the token of memlord_free_begin, if `begun` is 1 */
     int begun;
     memlord_device device; /* the block's device, if `bytes` is not 0 */
     uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
@@ -3455,7 +3456,7 @@ extern "C" {
 /* -- attach -- */
 
 /* If `on` is 1, makes integrated GPUs share the cpu's memory in the ledger. These GPUs then have
-   the capacity of the cpu, with the limits of containers. If the ledger refuses, because
+   the capacity of the cpu, which a container may limit. If the ledger refuses, because
    reservations are open, a GPU stays a device of its own. If `on` is 0, undoes the sharing. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;

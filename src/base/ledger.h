@@ -6,11 +6,12 @@
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
-   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
-   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
-   cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A mark is a
+   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
+   that a block began with, taken together. A stamp is a time, by the processor's counter or the
+   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
+   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
+   lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -165,8 +166,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* how many threads there may be before the margins of bands (see
+                          services/bands.h) must be widened for their unpublished bytes */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -180,7 +181,7 @@ struct mli_stacks_state {
     mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
-                          is 1 */
+                          is 1, or while the ledger is made */
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
@@ -275,9 +276,10 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member,
-                              because the interposer still names places after the program has
-                              ended, and the age of the ledger leaves that time out */
+                              runs. Only the interposer (a preloaded MemLord) sets this member.
+                              The interposer looks up the names of places after the program has
+                              ended, and the age of the ledger does not include the time for
+                              this */
 };
 
 /* What a module does in the life of a ledger. The module x fills in this struct in its function

@@ -18,7 +18,7 @@ extern "C" {
 /* -- attach -- */
 
 /* If `on` is 1, makes integrated GPUs share the cpu's memory in the ledger. These GPUs then have
-   the capacity of the cpu, with the limits of containers. If the ledger refuses, because
+   the capacity of the cpu, which a container may limit. If the ledger refuses, because
    reservations are open, a GPU stays a device of its own. If `on` is 0, undoes the sharing. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
