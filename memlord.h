@@ -3669,7 +3669,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* poll, which tells when tasks wait for memory */
+#include <poll.h>     /* poll, for Linux's file of memory pressure */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3699,7 +3699,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #define MLI_PATH_MAX 1024
 #define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module as the system has loaded it. A module is an executable or a library. */
+/* The module at an address, as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
     const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
@@ -3717,8 +3717,8 @@ typedef struct mli_image {
                        unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. A module that is loaded there later has
-   another identity. */
+/* The identity of the module that is at an address now. It does not change if another build of
+   the same library is loaded at the same address later. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */
@@ -3736,8 +3736,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
-   impossible value, the compiler stops here. */
+/* The defaults of the knobs that a host may define. The manual, api/manual.h, describes the knobs
+   under >>knobs. If a knob has an impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3917,8 +3917,9 @@ MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
    threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
-   output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
+   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
+   if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
@@ -3927,14 +3928,14 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
    exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
+/* Returns the ms from mli_now to `deadline`, rounded up, or 0 if `deadline` is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
+MLI_PRIVATE int mli_ticks_steady(void) { /* Intel and AMD call a steady counter "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -4221,7 +4222,8 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links, so a small race remains */
+    return rename(from, to); /* the file system has no hard links; this replaces a file that
+                                appeared after the call of access */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4361,7 +4363,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
    stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
    valid. The caller may set `root`, and nothing else. */
 
-/* Which process a report is of. A text that is not known is "". */
+/* The process that a report is about. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
@@ -4992,7 +4994,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
+    int dynamic; /* 1: dlopen may have loaded the modules that follow in the loader's list */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5064,7 +5066,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
+    if (!search.modules) out->stays = 0; /* libc of a static program has not filled the list */
     errno = saved;
 }
 
@@ -5193,8 +5195,8 @@ static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t sta
     while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
     return search->parts[part / 8] >> part % 8 & 1;
 }
-/* Sets the symbol of each query whose address is in the symbol. If several symbols contain an
-   address, the one with the highest start is set. */
+/* Stores `symbol` in each query whose address is in `symbol`. If several symbols contain an
+   address, the query keeps the one with the highest start. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
                             const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
@@ -28413,11 +28415,12 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the functions that a site was called from. In each stack of the site this is the innermost
-   function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. A node is a frame of a stack in the ledger's
-   tree of stacks. Owns the list of the stacks of each site in the report. May use reports/capture
-   and the reading functions of books/. Locks: those of the reading functions. */
+/* Finds the callers of a site: the functions that the site was called from. In each stack of the
+   site the caller is the innermost function that is in no standard library and is not the site's
+   own function. A row is the number of a site on one device, or the number of a stack. A node is a
+   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
+   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
+   functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one more entry, which has no function */
@@ -28442,8 +28445,8 @@ struct mli_callers {
 typedef struct mli_own_walk {
     memlord *lord;
     uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function among those of the frame, which are several if some are
-                                inlined; a walk starts at the innermost node and 0 */
+                                function in the frame, which has several if some are inlined; a
+                                walk starts at the innermost frame, with index 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
@@ -29017,7 +29020,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 }
 /* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
    site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
-   live. Stores the site that grows fastest in *site, or NULL. */
+   live. Sets *site to the site that grows fastest, or to NULL. */
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
@@ -29051,7 +29054,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+/* Returns 1 if the first holder in a list of holders by tag is worth a verdict. It is not if it
    holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
     if (!list->count || list->at[0].bytes < live / 100) return 0;
@@ -29156,9 +29159,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
-   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that belong to no device. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of scope
+   invocations and of snapshots that are no longer kept. These counts show no fault, because the
+   lists of both are bounded. If dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -36139,8 +36142,9 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
+   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
+   if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -36326,9 +36330,9 @@ MLI_API void memlord_request_save(memlord *lord) {
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
 /* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. Such a function initialises the state of its module, stops its threads, takes its locks
-   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
-   fork, those of all modules, all taken while the cold lock is held. */
+   order. One function of a module initialises the module's state. Others stop the module's threads,
+   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
+   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
@@ -36602,9 +36606,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
    closed library. This destructor runs after the other destructors of the library, because 101 is
    the lowest priority that a host may use, and the lowest runs last. The destructor also runs at
    the end of the process, when other threads may still run. From then on, a thread that has no hook
-   yet shares the orphan record. The exchange and the add are seq_cst. So are the accesses of
-   mli_thread_hook to the same two words. So at least one of the two threads sees what the other has
-   written. */
+   yet shares the orphan record. The exchange and the add are seq_cst. The accesses of
+   mli_thread_hook to the same two words are seq_cst, too. So of this thread and a thread in
+   mli_thread_hook, at least one sees what the other has written. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36631,7 +36635,7 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 /* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
-   is NULL, logs the sum of the blocks that the lines before leave out. */
+   is NULL, logs the sum of the blocks that the earlier lines do not show. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -36692,7 +36696,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
    ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
-   a freed block. May use all other modules. Invariant: a ledger that ends first stops its helpers,
+   a freed block. May use all other modules. Invariant: a ledger stops its helpers at its end,
    then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
    Locks: the registry lock, while the thread holds no other lock. */
 
@@ -37245,7 +37249,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
    services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
-   cold lock while totals start over, then those of each module in their order. */
+   cold lock while totals start over, then the locks of the modules in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 

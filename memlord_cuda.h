@@ -1556,9 +1556,9 @@ typedef struct mli_cuda_attachment {
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: at the layer's request, the device shares the cpu's memory in the ledger */
+    /* 1: the layer has told the ledger that the device shares the memory of the cpu */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: samples and wrapped calls set the reserved bytes of the device */
+    /* 1: the layer keeps the ledger's reserved bytes of the device up to date */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
     /* the bytes that were in use on the device before this process made a context there; 0 if not
        known */
@@ -2083,8 +2083,7 @@ typedef struct mli_cuda_stream {
                                   stream without a context gets the primary context of that
                                   device */
     uint64_t number;           /* no other stream has or had this number */
-    unsigned users;            /* how many fences and scopes are on the stream, and how many calls
-                                  work with it */
+    unsigned users;            /* how many fences, scopes and calls use the stream */
     unsigned inside;           /* how many threads call the driver for the stream */
     unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
                                   freed yet */
@@ -2093,8 +2092,9 @@ typedef struct mli_cuda_stream {
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
-    uint64_t refused;          /* positions up to this one that have no event will never get one */
-    uint64_t apart;            /* the least distance between two marks, in positions */
+    uint64_t refused;          /* up to this position, a free that has no event never gets one */
+    uint64_t apart;            /* a new mark replaces the last mark if the new mark is at most this
+                                  many positions after the mark before the last */
     uint64_t pass;             /* the number of the last call of mli_cuda_streams_record that took
                                   the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
@@ -2121,8 +2121,8 @@ MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle. Returns cudaStreamPerThread for 0 if the file is compiled so that 0 means the
-   per-thread stream. */
+/* Returns cudaStreamPerThread if `handle` is 0 and the file is compiled so that 0 means the
+   per-thread stream. Otherwise returns `handle`. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and adds a user to the stream. Returns NULL if there is no
@@ -2568,9 +2568,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n marks (recorded events) are done. Queries the first
-   mark, and then finds the last mark that is done by a binary search. If `waits` is not 0, it is a
-   position, and the function instead waits for the mark that stands for this position. If the wait
-   fails, the function queries the marks after all, because an earlier mark may have the error.
+   mark, and then uses a binary search to find the last mark that is done. If `waits` is not 0, it
+   is a position, and the function instead waits for the mark that stands for this position. If the
+   wait fails, the function queries the marks after all, because an earlier mark may have the error.
    Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
@@ -2745,8 +2745,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
    driver must be asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
-   `passed_on` is 1. Requires: the caller holds mli_cuda_streams_lock. */
+/* Returns what is known of a fence. If `passed_on` is 0, returns NOT_YET where it would otherwise
+   return RECORD or ASK. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -2927,8 +2927,8 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the limit on measurements that are not yet re
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
-                             a thread sees its own changes */
+    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; accesses are
+                             relaxed, because a thread always sees its own changes */
     mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
@@ -3034,8 +3034,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes a ledger's measurements off the list and returns them in their order. These are the
-   measurements on the streams with this handle, or all if `handle` is NULL. */
+/* Takes measurements of a ledger off the list and returns them in their order. If `handle` is NULL,
+   takes all of them, else those on the streams with this handle. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3229,7 +3229,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 
-/* Returns a request without arguments. */
+/* Returns a request whose arguments are not set yet. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
@@ -3347,8 +3347,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 }
 
 /* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
-   the error of a call that found no memory. So the callbacks of a collection do not see the error,
-   nor does the host after a later success. (The error is not sticky, so it can be cleared.) */
+   the error of a call that found no memory. So the callbacks that give memory back do not see
+   the error, nor does the host after a later success. (The error is not sticky, so it can be
+   cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3639,8 +3640,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a per-thread stream needs its event now, because another thread may ask the fence later, and
-       cannot name this stream */
+    /* a per-thread stream needs its event now, because the thread that later asks whether the fence
+       is done may be another one, and that thread cannot name this stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3669,7 +3670,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
 }
 
 /* Gives the block its fence before the real free, because after the real free another thread may
-   get the address. If there is no memory for a fence, the block ends at once. */
+   get the address. If there is no memory for a fence, the block does not wait for the stream. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3848,8 +3849,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* with 0 bytes the part is looked up by address again, because another
-                         mapping may have ended */
+        m->bytes = 0; /* makes mli_cuda_mapping_match search by address again, because the
+                         part may have changed when another mapping ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */
@@ -4145,7 +4146,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* A CUresult has the same number as the cudaError_t for it. */
+/* An error has the same number as a CUresult and as a cudaError_t, so a cast converts it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);

@@ -377,7 +377,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 }
 /* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
    site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
-   live. Stores the site that grows fastest in *site, or NULL. */
+   live. Sets *site to the site that grows fastest, or to NULL. */
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
@@ -411,7 +411,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+/* Returns 1 if the first holder in a list of holders by tag is worth a verdict. It is not if it
    holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
     if (!list->count || list->at[0].bytes < live / 100) return 0;
@@ -516,9 +516,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
-   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that belong to no device. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of scope
+   invocations and of snapshots that are no longer kept. These counts show no fault, because the
+   lists of both are bounded. If dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
