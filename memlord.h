@@ -20129,8 +20129,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
-   cell. */
+/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
+   0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -20334,7 +20334,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts as running each invocation that a context is in. */
+/* In a forked child: adds 1 to `running` for each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20763,9 +20763,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
-   if the token is of another ledger. Returns E_STATE if the context is in the invocation
-   already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
+   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
+   the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -21587,7 +21587,7 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+/* Says who holds the bytes of a device. Allocates no memory. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
    without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
    reports use this module. Owns no state. May use the counters of books/, and services/stats.
@@ -21600,7 +21600,7 @@ MLI_TABLE(const memlord_site mli_arena_site)
 #define MLI_HOLDERS_LISTED 4
 
 /* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
-   by tag, the arena counts only with its bytes that have no tag. */
+   by tag, the arena holds only those of its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -22203,8 +22203,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks. With a batch, publication and function take the
-   lock of the device's row (its counters). Without a batch, both add to row->published. */
+   A publication after this function sees the marks. Both take the lock of the device's row (its
+   counters) if there is a batch. Otherwise both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22648,9 +22648,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
    slot on the page: the bytes that it holds on each physical device, its requests to the other
-   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
-   in services/neighbours hold. */
+   ledgers, and its answers. The owner of slot k locks byte k of the file (fcntl). May use os/
+   and base/. Invariant: only the ledger that holds this lock writes the slot. Lock: neighbours,
+   which the callers in services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* slots of a page */
 
@@ -22662,7 +22662,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that memlord_pressure_raise waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22688,7 +22688,7 @@ typedef struct mli_page_slot {
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
                          whoever reads the number also sees what `devices` has */
-    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
+    uint64_t owner;   /* a new number each time a ledger takes the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -22698,8 +22698,8 @@ typedef struct mli_page {
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
                             answer to it; the ledger waits until the counter changes (a futex) */
-        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
-                            while); only the slot's owner writes it */
+        mli_u32 resting; /* bit k is 1 if device k of the slot rests (the ledger runs no collection
+                            callbacks for it for a while); only the slot's owner writes this word */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22793,8 +22793,8 @@ typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but its headers hide them without
-                             _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
+                             the constants without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -22864,8 +22864,8 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
     return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
 }
 
-/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams, or -1, and then *why gets the reason. */
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above those of the
+   standard streams. If that fails, returns -1, and *why gets the reason and *r the result. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -22990,7 +22990,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* Not the mli_cpu of services/room, because another thread may be using that one. */
+    /* Does not use the mli_cpu of services/room, because another thread may be using it now. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -23117,8 +23117,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: host code may run. */
+/* Samples a physical device if it has no running poller and its last sample is older than the
+   interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples each physical device whose sample is too old for a report, by the same rule as
@@ -23160,10 +23160,9 @@ struct mli_room_state {
                                                                     callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
-                               it */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
-                               mli_log_due stores it */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -23293,7 +23292,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
+    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -23451,8 +23450,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function counts
-   them as left. */
+   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
+   `covered` to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -23487,8 +23486,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
-   device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
+   its physical device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -23867,8 +23866,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* Stored one higher, because the initial value 0 means that the largest free piece is not
-       known. */
+    /* The number is stored plus 1, because the initial value 0 means that the largest free piece is
+       not known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }
@@ -24108,7 +24107,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices that have lost their identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -24197,7 +24196,7 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
 }
 
 /* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
-   `seen` is the number of the slot's last request. Compares how far numbers are behind `seen`,
+   `seen` is the number of the slot's last request. Compares numbers by their distance to `seen`,
    because the page may hold any number. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
@@ -24346,7 +24345,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+/* Does the work that is due once in each poll interval. It joins the page again after a fork,
    publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
@@ -24702,7 +24701,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll answers requests */
+    (void)mli_listener_start(lord); /* if none starts, memlord_gc_poll answers requests */
     return MEMLORD_OK;
 }
 
@@ -24779,7 +24778,7 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
    is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
    holders and stacks are of one moment. */
 
 #define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
@@ -25172,7 +25171,7 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
    acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
-   interval, so this thread sees it, too. */
+   interval, so this thread then sees the saver, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25199,7 +25198,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
 
 /* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
    three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
-   snapshots; and 64 times as long as this snapshot took. */
+   snapshots; and 64 times as long as this snapshot took. The third time does not count if the
+   snapshot itself took longer than the other two. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25442,7 +25442,8 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the open scopes in the contexts of fibres as scopes that run. */
+/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
+   invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25611,8 +25612,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
-   scopes. */
+/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
+   adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25834,10 +25835,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
-   report that was requested. For the devices of a selector it ends the freed blocks whose fences
-   are done, samples physical devices that have no poller, and runs band checks. It runs host
-   code. */
+/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
+   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
+   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
+   samples physical devices that have no poller, and runs band checks. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25931,9 +25932,9 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
    t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
    system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
-   atomic addition. The thread that adds later then sees what the other thread stored before it
-   added. So this thread, after its addition, compares its counts with the marks of its devices
-   again, and reads the alert mask again. */
+   atomic addition. The thread that adds second then sees what the first thread stored before
+   the first addition. So this thread, after its addition, compares its counts with the marks of its
+   devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -26185,8 +26186,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
-                             it */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: see mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -26391,9 +26391,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
-   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
-   policy's function, or until enough was freed. */
+/* Makes room between two attempts. Asks how full the device is, ends the pending blocks whose
+   fences are done, and runs the collection callbacks. Then asks the neighbours and pauses: calls
+   the policy's sleep_ms or, without one, waits until enough bytes were freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -27312,9 +27312,9 @@ MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 /* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
    an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
    `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
-   blocks have at most MLI_LEAKS / 2 groups, the table has all of them, except for about 1 of 100
-   such tables. If they have more, the table has the large groups, but a group of many small blocks
-   may have too few bytes. The sums of the table count every block. */
+   blocks belong to at most MLI_LEAKS / 2 groups, about 99 of 100 tables have all of these groups.
+   If the blocks belong to more groups, the table has the large groups, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
@@ -27329,7 +27329,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
    groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
    these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
-   count by their tag. */
+   are added up by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
@@ -27342,9 +27342,9 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
                             NULL if the blocks have neither */
     int is_site;
     size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
-    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if they are not known, because some of the blocks are in no
-                                       group */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; if some of
+                                       the blocks are in no group, these numbers are not known, and
+                                       devices is 0 */
     int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
                                        some of them are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
@@ -27352,14 +27352,14 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
-                                             that are counted; those that are added later are left
-                                             out */
+    uint32_t rows, tags, scopes, devices; /* the number of the last site, tag, scope and device that
+                                             is counted; later ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* the sum of each site, by row; then, for each tag, by row, the sum of its
-                            blocks without a site; NULL if there was no memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
-                            that was last counted there */
+    mli_leak_sum *sum;   /* for each row of a site: the sum of its blocks; then, for each row of a
+                            tag: the sum of its blocks without a site; NULL if there was no
+                            memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            listed site that has it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
     unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
@@ -32108,9 +32108,9 @@ static const uint64_t mli_html_packed[] = {
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
 /* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
-   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the blocks that
-   are live since the last mark. Owns no state. May use reports/capture and reports/answers. Locks:
-   none. */
+   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
+   that were allocated since the last mark. Owns no state. May use reports/capture and
+   reports/answers. Locks: none. */
 
 /* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
    follow. */
@@ -32342,9 +32342,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
         if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because live blocks may be
-                                                                          there that were not picked
-                                                                          as samples */
+                                                                          because there may be live
+                                                                          blocks that were not
+                                                                          picked as samples */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -32644,9 +32644,9 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has ended, or has freed most of its memory. Otherwise lists nothing, because the lists of
-   sites and stacks, which are in the order of live bytes, show these blocks. */
+/* Lists the leaks since the last mark. If no mark was set, lists the blocks that are still live,
+   but only if the program has ended or has freed most of its memory. Otherwise lists nothing,
+   because the lists of sites and stacks are in the order of live bytes and show these blocks. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -32773,10 +32773,10 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* the output for the broken lines */
+    mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
     size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks follow them */
+                                 blanks come before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -32794,8 +32794,8 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Passes data on to the host's function, with long lines broken. A word that is wider than a line
-   is broken, too. The type of this function is memlord_write_fn. */
+/* Passes data on to the host's function, and wraps long lines. Splits a word that is wider than a
+   line. The type of this function is memlord_write_fn. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
@@ -33012,8 +33012,8 @@ typedef struct mli_last_events {
     /* By the device's number: the bytes that the device's events add, and the number of these
        events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
-                         wants none */
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the caller
+                         wants no sums */
 } mli_last_events;
 
 /* Fills in the results by one reading of the ring. If there is no memory for the table, the report
@@ -33119,7 +33119,8 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
    items that were written, so that they can be repeated by their number. The ring has the latest
-   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
+   events of the ledger. A storage is the address or handle of a block. Owns no state. May use
+   reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -33289,8 +33290,8 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the frames of a block's stack. If the block has neither a stack nor a
-   site, leaves out the first frame, so that its scopes come first. */
+/* Writes the frames of a block's stack. If the block has neither a stack nor a site, leaves out the
+   first frame, so that the block's scopes come first. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -33357,7 +33358,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map of live blocks, which was read a moment later. */
+   of these events left it. The map of live blocks was read a moment later, and may differ. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -33380,8 +33381,8 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has another number in place of its address: "oom" has
-   the free bytes of the device, "snapshot" has 0. */
+/* Writes an event. An event without a block has another number in place of an address: "oom" has
+   the free bytes of the device, and "snapshot" has 0. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -33521,7 +33522,8 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
    of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
    device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t frame, tag, scope; /* frame: the frame of the site, or 0 for the allocs of a
+                                   device */
     uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
     uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
                                    is the last share */
@@ -33805,7 +33807,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
+/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -33834,9 +33836,10 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is how many no
-   stack has yet. The stacks get `number` of these, and the whole keeps the remainder. If the stacks
-   already have more than the whole (left < 0), divides all of the whole among them. */
+/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is the number of
+   blocks or bytes that no stack has yet. `rest` is the sum of the stacks' weights. If `rest` is
+   above 0, the stacks get `number` of these blocks or bytes. The whole keeps the remainder. If the
+   stacks already have more than the whole (left < 0), divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -34011,12 +34014,13 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
    of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
-   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
+   "(arena)". So the blocks that `put` gets add up to the bytes of the peak. Their tags and scopes
+   are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for each device and each stack or site: for the bytes that the stack or site held on
-   the device when the device was at its peak. */
+/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
+   stack or site held on the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 
@@ -34031,7 +34035,7 @@ typedef struct mli_peak_part {
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that are already written for stacks */
     double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
-    double upto;    /* the part of `stacks` that belongs to stacks which are already written */
+    double upto;    /* how many of the bytes in `stacks` are of stacks that are already written */
     double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
@@ -34050,7 +34054,7 @@ static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Fills in the parts of the sites that held most of the device at its peak. */
+/* Fills in the parts of the sites that held the most bytes of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;
@@ -34152,13 +34156,13 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
    one more frame, the name of the part. A tag or a scope that is not known has no frame. A
    semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
    frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order begins again, and
-   readers add equal lines up. FOLDED has no anomalies and drops, because its readers know no
-   comments.
+   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
+   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
+   drops, because its readers know no comments.
 
-   FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
-   "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
-   with "cpu (allocated)". Neither has tags, scopes or parts. */
+   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
+   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
+   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -34222,7 +34226,8 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes the stack of a line, the outermost function first, and its bytes. */
+/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
+   and the bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -34669,24 +34674,25 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
-   blocks. `older` is the number of live blocks whose allocation is not in the file. Two walks write
-   the live blocks, and each of them counts down an element of `older`. */
+/* The sums of the allocations and of the live blocks of a trace. A trace is a stack, or a site with
+   its callers. `older` is the number of live blocks whose allocation is not in the file. Two walks
+   write the live blocks, and each of them counts down an element of `older`. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
-                          trace, or 0 until the trace is written */
+    mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
+                          its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
     uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
-                                peak, but no longer are; the number after the last one */
+    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
+                                the peak but no longer are; gone_end: the number after the last such
+                                description */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34962,13 +34968,13 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, or of the whole ledger if its number belongs
-   to no device. No sample is a sum of other samples, so that sum() in a query is right. The series
-   with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as
-   many scopes, have series of their own. All others are added up in a series with an empty name and
-   the label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or
-   scope never changes its series. Counters start over at memlord_reset, as the format allows.
-   Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
+   Every sample is of one device or physical device. If a number belongs to no device, its sample
+   is of the whole ledger. No sample is a sum of other samples, so that sum() in a query is right.
+   The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own. All others are added up in a series with an
+   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
+   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
+   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
    own. Every sample has the labels of the ledger, too, so that processes with other labels have
    other series. */
 
@@ -35020,7 +35026,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger. If it has none but writes exports, sets a label with
-   the process id. Leaves out a label whose name is not valid, or is that of an earlier label. */
+   the process id. Leaves out a label whose name is not valid, is that of an earlier label, or
+   is one that the format itself uses. Also leaves out a label that does not fit in w->label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -35530,11 +35537,11 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    /* Live bytes: level[row] of the tag in that row; level[x.tags + dev] of what has no tag on the
-       device `dev`. */
+    /* level[row] is the live bytes of the tag in that row. level[x.tags + dev] is the live bytes
+       that have no tag on the device `dev`. */
     int64_t *level;
-    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
-       last sample; the live bytes now. */
+    /* The index of these arrays is the device's number. due: the time in ns when the next sample is
+       due; shown: the live bytes of the last sample; sum: the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
     unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */

@@ -169,8 +169,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
-   scopes. */
+/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
+   adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;

@@ -5,7 +5,7 @@
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
    is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
    holders and stacks are of one moment. */
 #ifndef MLI_SERVICES_SNAPSHOTS_H
 #define MLI_SERVICES_SNAPSHOTS_H
