@@ -21132,8 +21132,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum gets the larger of the two values, or the one that is
-   known. */
+   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
+   one of the values is known, it becomes that value. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
@@ -21176,8 +21176,8 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 
 /* Resets the statistics of the devices, except those that each thread counts for itself. Levels
    stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. Ends the wait of each band after its last collection, so that the band may
-   start another one. */
+   last failed requests. After a collection (services/bands), a device starts no other collection
+   until its metric has moved. Ends this wait. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21303,7 +21303,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
     char *first = (char *)list, *at = first + n * size;
-    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
+    const size_t kept = n < cap ? n : cap - 1; /* how many old items stay in the list */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
     for (; at > first; at -= size) {
@@ -21334,7 +21334,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
         if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
             mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
-            continue; /* it has no place in the list, and so needs no statistics */
+            continue; /* the list has no place for the site, so its statistics are not needed */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -24873,8 +24873,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes a snapshot if one is due, and if calls of the host take the snapshots
    (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due for the recorders that were started but have no running
-   thread. */
+/* At a safe point: for each recorder that was started but has no running thread, saves what is
+   due. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
@@ -25778,8 +25778,9 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
-       map) had found it stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork all shards (the parts of the map of blocks) were stopped: no thread could change
+       them. A thread that had just entered a shard had changed nothing. So the record is marked as
+       outside all shards. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -26531,9 +26532,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
-   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
-   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
-   fences, from begin to end; phys, one at a time. */
+   use books/. Invariants: no thread changes the map meanwhile; the first check that fails ends the
+   comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences, from
+   begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26914,8 +26915,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
-   forked child the block may have ended, because a thread of the parent was about to detach the
-   block's fences. */
+   forked child the block may have left the map, because at the fork a thread of the parent was
+   about to remove the block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -34974,9 +34975,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
    device, and as many scopes, have series of their own. All others are added up in a series with an
    empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
    so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
-   own. Every sample has the labels of the ledger, too, so that processes with other labels have
-   other series. */
+   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
+   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
+   have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 

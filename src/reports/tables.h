@@ -15,9 +15,9 @@
    device, and as many scopes, have series of their own. All others are added up in a series with an
    empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
    so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
-   own. Every sample has the labels of the ledger, too, so that processes with other labels have
-   other series. */
+   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
+   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
+   have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
