@@ -814,8 +814,9 @@ enum {
     MEMLORD_FLAG_SITES = 2,       /* counting per site is on from the start */
     MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
-                                     _retire, _alloc_retry and on pollers: see >>threading */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and polls of fences happen only in memlord_gc_poll,
+                                     _gc_run, _retire, _alloc_retry and on pollers: see
+                                     >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
     MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* the host's calls take snapshots, and no thread of the
@@ -830,7 +831,7 @@ typedef struct memlord_desc {
     uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
-    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: memlord_create makes no ring */
     uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
                                     a peak; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
@@ -926,8 +927,9 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded. The old storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. The key of a storage is its device type and `storage`.
+   If a storage with the same key is live, its free was not recorded. The old storage ends now, and
+   counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1089,11 +1091,11 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
-   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
-   together then have more arena bytes than the device, the largest tags give up the excess. Each
-   tag that gives up bytes counts as an underflow. Storages are never touched.
+/* Takes bytes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, the result is MEMLORD_OK, and the statistic `underflows` counts the call. The bytes
+   come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
+   bytes. If all tags together then have more arena bytes than the device, the largest tags give up
+   the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
@@ -1187,9 +1189,9 @@ typedef struct memlord_place {
     uint64_t offset;      /* place of the call in the module; no module: return address - 1 */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made. They are those that
-   the ledger found when it first saw the address. The module may be unloaded by now. The strings
-   live until destroy.
+/* Gets the module, offset and build id of a site that memlord_site_at made. The ledger found
+   these values when it first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -1318,7 +1320,7 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
 /* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
    that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
    frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
-   the stack ends. This function reads only the thread's own stack, and ends at the first frame
+   end too early. This function reads only the thread's own stack, and ends at the first frame
    outside it. It returns 0 on the stack of a fibre or a signal, and on systems other than Linux on
    x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
@@ -1610,7 +1612,7 @@ typedef struct memlord_anomaly {
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
     uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
-    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
+    uint64_t bytes;        /* sum of the bytes of the mistakes' blocks, as far as these are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
                                    ledger was made */
@@ -1689,9 +1691,8 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
    the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
-   reports. If there is no memory for the thread's record, the thread has no stream, and
-   dropped_sites counts the call.
+   stream, blocks are recorded without scope and stream, and dropped_scopes grows. If there is no
+   memory for the thread's record, the thread has no stream, and dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes a slower path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
@@ -1782,9 +1783,10 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
-   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
-   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All fields are 0 before the
+   call. It returns 0, or another number if the capacity is not known. It runs on the poller, or on
+   a thread that asks for a sample or reads a capacity, one call at a time for a device. It may
+   block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
@@ -1875,10 +1877,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
    and site comes with its device. The line also has the bytes of the tags and sites that it does
    not list, how many requests failed on this device before, how many bytes the neighbours on the
-   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
-   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
-   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
-   most once a second.
+   page hold there, and how many neighbours rest (run no callbacks for a while): see
+   memlord_pressure_open and memlord_pressure_raise.
+   The function returns a length as snprintf does, and allocates nothing. MemLord logs this line
+   itself when an allocation fails for good. When a reservation is refused, it logs the line as a
+   warning, at most once a second.
    Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1894,7 +1897,7 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   8 latest tickets. Bytes beyond these tickets count in full, unless the alloc names one. A thread
    may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
@@ -1991,8 +1994,8 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too.
+   any number of requests. Bytes beyond the ticket count in full. A ticket does not tell which
+   account the alloc is charged to: name that account, too.
    A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
    closed, or of another device. The alloc is then recorded with the thread's own tickets or
    account, `refused` counts it, and the result is MEMLORD_OK.
@@ -2092,14 +2095,16 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger, with this one and the failed ones */
+                                         ledger; includes this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
-                           gc_failed counts the run */
-    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
-                           starts over for each of them; 0: for this device alone */
+    int ran;            /* 1: the callback ran; 0: it could not run. If no callback of a
+                           collection could run, gc_failed counts the collection, and
+                           MEMLORD_METRIC_FREED does not start again from 0 */
+    int family;         /* 1: this run gave back memory of all devices of the type, so
+                           MEMLORD_METRIC_FREED starts again from 0 on each of them; 0: it does so
+                           on this device only */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
@@ -2146,9 +2151,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
-   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
-   the pollers' interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER the host makes this
+   call where callbacks may run. Without pollers the call first samples the devices whose latest
+   sample is older than the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -2183,9 +2188,11 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
-   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
-   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   gets these bytes as `needed`. While fn tries, all bytes of the request are reserved, so no other
+   alloc can use them. A request that fails gives all of them back. A NULL policy is that of the
+   environment variable MEMLORD_RETRY, or the default. If fn found no memory, or the limit of the
+   device refuses the request, the text of memlord_explain is logged. If fn found no memory, the
+   device is sampled before that.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2211,8 +2218,8 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 #endif
 
 /* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
-   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, because memlord_alloc_retry counts there.
+   in oom_failures. It logs the text of memlord_explain, at most once a second. Inside a
+   memlord_try_fn it does nothing, because memlord_alloc_retry counts there.
    Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
@@ -2265,7 +2272,8 @@ enum {
    With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
    use are at least the sum of what these processes hold, and an emergency of one of them is an
    emergency of all. The limit is that of this process alone. Where the capacity is not known, the
-   limit takes its place. */
+   limit takes its place. For 2 s after a stall for memory (see memlord_pressure_open), the level of
+   the host's memory is at least WARNING. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2280,7 +2288,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
    identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
    built-in identity, which memlord_pressure_open finds: that of the cgroup with the lowest memory
-   limit or, if no limit is set, that of the machine. NULL or "" takes off what the host has set.
+   limit or, if no limit is set, that of the machine. NULL or "" removes what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -2339,7 +2347,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two for each device and thread. */
+   Cost:   tens of ns, and one or two ns more for each pair of a device and a thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -2349,8 +2357,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
    invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
-   one copy of each text, until destroy. These texts and the names of checkpoints get half of
-   MEMLORD_MAX_STRINGS.
+   one copy of each text, until destroy. This call and memlord_checkpoint refuse a text
+   with which the ledger's strings would take more than half of MEMLORD_MAX_STRINGS (E_NOMEM).
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -2360,9 +2368,9 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    scope: its blocks remember the scope, and scopes that it begins are inside.
    The work of all threads is one invocation. The invocation ends when the last thread has left the
    scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
-   last end. Its peak is the highest sum over all threads. The peak is never too high. It may be too
-   low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The scopes around
-   the exported one do not include what other threads did.
+   end of the invocation. Its peak is the highest sum over all threads. The peak is never too high.
+   It may be too low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The
+   scopes around the exported one do not include what other threads did.
    Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
    the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
    A thread that has adopted the token stays in the scope until it returns the token, even after the
@@ -2381,8 +2389,8 @@ MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_tok
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
-           ledger; E_INVALID if `token` is NULL. */
+   Errors: E_STATE if the innermost scope is not that of the token; E_UNKNOWN if the token is of
+           another ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2425,7 +2433,7 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
    has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
    too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
-   again when the work is suspended:
+   swap it out when the work is suspended, by the same call:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
@@ -2538,7 +2546,8 @@ typedef struct memlord_event {
     uint64_t scope;           /* number of the thread's innermost scope; 0: none */
     uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
+/* Gets an event. A result other than 0 ends memlord_events_each. */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event);
 
 /* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
    takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has
@@ -2653,8 +2662,8 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
-   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   end in .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock measures the
+   interval, as for snapshots. A later start replaces the earlier one. Failed exports count in
    dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
@@ -2738,12 +2747,13 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
-   five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
-   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
-   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
-   table. After the ledger has ended, MemLord's functions record nothing.
+   A slot keeps the host's five functions. MemLord's functions call those in their slot as long as
+   MemLord is loaded. So each set of five host functions takes one of four slots for good. After an
+   uninstall the same set takes the same slot again. Four tables may be hooked at once, each with a
+   ledger and a `which` of its own. Two hooked tables with the same functions take two slots. To
+   share a ledger and a slot, copy a table that is hooked. Another install of a hooked table changes
+   the ledger and the `which` of the table. After the ledger has ended, MemLord's functions
+   record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
@@ -2771,7 +2781,7 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
    pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
-/* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
+/* Returns the ledger that has this generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
    Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
            than the thread's last call did, or if a ledger was destroyed since that call. */
@@ -2820,8 +2830,8 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
    next outer guard ends the tag or scope of that guard, too. A second end does nothing. If the
    current context is not the one that the guard began in (the thread or the fibre is another), the
-   call ends nothing. In the sum of all devices, dropped_sites counts such calls. The first of them
-   is logged. */
+   call ends nothing. dropped_sites of memlord_device_all() counts such calls. The first of them is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -2839,8 +2849,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
 }
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each function makes the real call, records on the cpu device (mapped for a file's mmap), and
-   keeps errno. */
+   Each function makes the real call, records it on the cpu device (an mmap of a file: on the
+   mapped device), and keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
 /* Calls malloc, and records the block. */
@@ -3078,8 +3088,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
-   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
+   Types for C++11 and later. They need neither exceptions nor RTTI. Their namespace is mlord,
+   as memlord is the type of a ledger. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
@@ -3247,7 +3257,7 @@ public:
     handle(handle &&other) noexcept : handle() { swap(other); }
     handle &operator=(handle &&other) noexcept {
         handle taken(static_cast<handle &&>(other));
-        swap(taken); /* the end of `taken` then ends the storage that *this had */
+        swap(taken); /* the end of `taken` then ends the reference that *this had */
         return *this;
     }
     handle(const handle &) = delete;
@@ -3396,8 +3406,8 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        /* This is the last call before the record, so that the site need not be saved across
-           another call. */
+        /* This is the last call before memlord_alloc, so that the site need not be saved
+           across another call. */
         const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
@@ -3659,7 +3669,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* poll, which tells when tasks wait for memory */
+#include <poll.h>     /* poll, for Linux's file of memory pressure */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3689,7 +3699,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #define MLI_PATH_MAX 1024
 #define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module as the system has loaded it. A module is an executable or a library. */
+/* The module at an address, as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
     const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
@@ -3707,8 +3717,8 @@ typedef struct mli_image {
                        unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. A module that is loaded there later has
-   another identity. */
+/* The identity of the module that is at an address now. It does not change if another build of
+   the same library is loaded at the same address later. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */
@@ -3726,8 +3736,8 @@ typedef struct mli_job {
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
    declarations. It uses no other module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
-   impossible value, the compiler stops here. */
+/* The defaults of the knobs that a host may define. The manual, api/manual.h, describes the knobs
+   under >>knobs. If a knob has an impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
@@ -3907,8 +3917,9 @@ MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
    threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
-   output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
+   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
+   if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
@@ -3917,14 +3928,14 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
    exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
+/* Returns the ms from mli_now to `deadline`, rounded up, or 0 if `deadline` is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
+MLI_PRIVATE int mli_ticks_steady(void) { /* Intel and AMD call a steady counter "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -4211,7 +4222,8 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links, so a small race remains */
+    return rename(from, to); /* the file system has no hard links; this replaces a file that
+                                appeared after the call of access */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4351,7 +4363,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
    stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
    valid. The caller may set `root`, and nothing else. */
 
-/* Which process a report is of. A text that is not known is "". */
+/* The process that a report is about. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
@@ -4982,7 +4994,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
+    int dynamic; /* 1: dlopen may have loaded the modules that follow in the loader's list */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -5054,7 +5066,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
+    if (!search.modules) out->stays = 0; /* libc of a static program has not filled the list */
     errno = saved;
 }
 
@@ -5183,8 +5195,8 @@ static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t sta
     while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
     return search->parts[part / 8] >> part % 8 & 1;
 }
-/* Sets the symbol of each query whose address is in the symbol. If several symbols contain an
-   address, the one with the highest start is set. */
+/* Stores `symbol` in each query whose address is in `symbol`. If several symbols contain an
+   address, the query keeps the one with the highest start. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
                             const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;
@@ -5912,11 +5924,12 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
-   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
-   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
-   cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A mark is a
+   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
+   that a block began with, taken together. A stamp is a time, by the processor's counter or the
+   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
+   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
+   lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -6062,8 +6075,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* how many threads there may be before the margins of bands (see
+                          services/bands.h) must be widened for their unpublished bytes */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -6077,7 +6090,7 @@ struct mli_stacks_state {
     mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
-                          is 1 */
+                          is 1, or while the ledger is made */
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
@@ -6172,15 +6185,17 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member,
-                              because the interposer still names places after the program has
-                              ended, and the age of the ledger leaves that time out */
+                              runs. Only the interposer (a preloaded MemLord) sets this member.
+                              The interposer looks up the names of places after the program has
+                              ended, and the age of the ledger does not include the time for
+                              this */
 };
 
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
+                    else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -6205,7 +6220,8 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
+/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
+   ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -6220,7 +6236,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    function tells which table the host called it from. A thread that hooks a table holds the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
@@ -6230,7 +6246,8 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
+                                 allocates memory also records the block */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -6346,16 +6363,16 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
                                 counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
-                                last one the thread has picked, so mli_thread.taken_key does not
-                                change */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
+                                is not the thread's last picked block, so the call does not change
+                                mli_thread.taken_key */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
-                                cold lock */
+    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
+                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;
@@ -6475,7 +6492,7 @@ typedef struct mli_out {
     char *buf;
     size_t cap, used;
     size_t total;    /* bytes that were written so far, including those that were cut */
-    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
+    size_t name_max; /* how many characters of a name mli_put_escaped writes at most; 0: all */
     int html;        /* 1: mli_put_escaped writes &lt; for < and &amp; for & */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
@@ -6663,7 +6680,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
     mli_put_str(o, ".");
     mli_put_digits(o, v, 10, digits);
 }
-/* Writes tenths / 10, without a decimal that is 0. */
+/* Writes tenths / 10. Writes the decimal only if it is not 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
     if (tenths % 10)
         mli_put_fixed(o, tenths, 1);
@@ -6736,8 +6753,8 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the least code, by length of
-                                                                     its sequence */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
+                                                                     the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -7008,8 +7025,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
-   unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
+   text is not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -7148,7 +7165,8 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the end of a line that is cut */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
+                                                  sequence and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7366,11 +7384,11 @@ MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. Regions are small, because a small region becomes free as a whole sooner than a
-   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
-   same time, and the larger tables need the room of the smaller ones. */
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless the
+   ledger has no other region. Regions are small, because a small region becomes free as a whole
+   sooner than a large one. Blocks above 16 KiB come from the allocator directly and go back to it.
+   A free piece merges with free neighbours of any size, because all tables of a ledger's map grow
+   at about the same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -7448,8 +7466,9 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Has the system make pages that are about to be used. One request takes less time than a page
-   fault for each page. Older systems refuse the request, and the faults make the pages. */
+/* Asks the system to allocate pages that are about to be used. One request takes less time than a
+   page fault for each page. An older system refuses the request, and allocates each page at its
+   page fault. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
@@ -7507,8 +7526,9 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* larger blocks, such as a ring
-                                                                     of events, fill slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
+                                                                     as a ring of events, because
+                                                                     such a block fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -7618,7 +7638,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 
 /* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
    class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is. */
+   large enough. If none of the 16 is large enough, chooses the first later piece that is
+   large enough. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7650,9 +7671,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
-   os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
+   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
+   the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7674,9 +7695,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(at, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
-   caller gives the region back to the allocator, without the lock. The last region of a ledger
-   stays. */
+/* Frees a piece. If no piece of its region is in use any more, and the ledger has another region,
+   takes the region off the list of regions and returns the region. The caller gives the region back
+   to the allocator, without the lock. Otherwise returns NULL. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
@@ -7848,14 +7869,14 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if the record's chunk is not made yet. A record that
+/* Returns the record with this number, or NULL if the record's chunk is not made yet. A record that
    was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
-   `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a release, which
-   pairs with the acquire load in mli_vector_at. Requires: the caller is the only one that adds to
-   the vector. */
+/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
+   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
+   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
+   that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -7946,8 +7967,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
-                                    exchange; the bit is never cleared */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange, because the
+                                    system refuses mli_barrier_all, or because this is the orphan
+                                    record; the bit is never cleared */
     MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
@@ -7982,8 +8004,9 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the span of the context's outermost scope; NULL until it is made;
-                               stays when the scope ends, for the next outermost scope */
+    struct mli_span *spans; /* the span (books/spans) of the context's outermost scope; NULL until
+                               it is made; stays when the scope ends, for the next outermost
+                               scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
@@ -8108,8 +8131,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
-   record. */
+   it, under a lock. Among them are threads past their exit hook, and threads that found no memory
+   for a record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -8117,14 +8140,15 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   The threads that share the orphan record always enter by an exchange, because the record cannot
-   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
-   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
-   record, unless it is the orphan record. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no
+   barrier. The threads that share the orphan record always enter by an exchange, because the
+   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
+   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
+   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
+   record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+/* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
    other threads clear that number only after the end of that thread. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. */
@@ -8168,7 +8192,8 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
    later. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number that reports give the thread record with an id. The orphan record has 1. */
+/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
+   has the number 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -8186,7 +8211,7 @@ MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
    registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
-   records. Requires: the caller holds the registry lock. */
+   records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -8195,9 +8220,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
-   key. This is the thread-local key whose destructor is the hook. The add and the load are seq_cst,
-   because another library may get the same key once MemLord has deleted it: see
-   mli_process_end. */
+   key. This is the thread-local key whose destructor is the hook. The addition to exit_key_users
+   and the load of exit_key_ready are seq_cst, because another library may get the same key once
+   MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
@@ -8386,9 +8411,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. The
-   thread has ended, or is the calling thread, which has new thread-local storage and so does not
-   know its number. The next sweep frees the records. */
+/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. That
+   thread has ended, or it is the calling thread, whose thread-local storage is new and does not
+   have the number yet. The next sweep frees the records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -8592,8 +8617,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
    shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
    The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
    the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
+   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
    (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
    while it uses the shard's table, and it counts its changes of the table before it leaves.
    bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
@@ -8661,9 +8686,9 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. If the type or the index of a device has more bits, returns the index of the last element;
-   that element is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
+   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8702,8 +8727,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
-                            They are the window of the key */
+#define MLI_PROBE_MAX 16 /* how many buckets a key may be in: its home and the 15 buckets after
+                            its home. These buckets are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -8785,7 +8810,7 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
    header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
-   with the release store of the header that drops it. */
+   with the release store that drops the lock. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -8977,7 +9002,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller and every thread T of the ledger. Each of the two first stores and then loads.
+/* Orders the caller and every thread T of the ledger. Each of them stores first, and loads later.
    T's load sees what the caller stored before this call, or the caller's load after this call sees
    what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
    T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
@@ -8991,7 +9016,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
    T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
    later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
-   for longer.
+   for longer than that.
 
    Some callers may still get the barrier while others are refused it. Each caller is ordered
    by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
@@ -9105,9 +9130,8 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
 }
 
 /* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
-   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
-   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
-   stopped. */
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that joins the list
+   later sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -9322,7 +9346,7 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
-   needs no lock for that. Locks: joint, one for each invocation. */
+   needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
@@ -9333,11 +9357,12 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
-   enter it, too. The base of a thread's cell is the published part of the cell's level, and is at
-   most that level. While a thread runs a context that is in the invocation, the member `level`
-   includes the base of the thread's cell, less the level at which the context's span began. So
-   `level` is at most the bytes that all contexts have added. `high` is at most the peak of these
-   bytes. `bytes`, `blocks` and `delta` are sums over the contexts that have left. */
+   enter it, too. The base of a thread's cell is the part of the cell's level that is published
+   (added to the device's published bytes: see books/counters). The base is at most the level.
+   While a thread runs a context that is in the invocation, the member `level` includes the base of
+   the thread's cell, less the level at which the context's span began. So `level` is at most the
+   bytes that all contexts have added. `high` is at most the peak of these bytes. `bytes`, `blocks`
+   and `delta` are sums over the contexts that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
@@ -9371,9 +9396,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
    of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Before that, the highest level
-   since the last call was the old level plus `above`. Raises `high` to the higher one of this level
-   and the new level, if `high` is lower. `by` and `above` are signed. */
+/* Adds `by` to the level of an exported invocation on a device. `above` is the highest level since
+   the last call, less the old level. Raises `high` to the old level plus `above`, or to the new
+   level, if one of them is higher than `high`. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */
@@ -9425,8 +9450,8 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
+                         callbacks lock and the lock of the phys */
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
                                          both are signed numbers */
@@ -9564,8 +9589,8 @@ typedef struct mli_row {
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
                               device's row */
-    mli_cell *first;       /* the cell that published first, after a second one has published and
-                              until the first publishes again or a peak reset; otherwise NULL */
+    mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
+                              and after the first publishes again or the peak is reset */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
                               have not published since */
@@ -9606,7 +9631,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the bytes before a sample is taken; under the phys lock, too */
+    mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -9633,7 +9658,7 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
 }
 
 /* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use its table. If the shard is stopped (books/map), waits for the shard's lock. */
+   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -9689,7 +9714,7 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
@@ -9699,8 +9724,8 @@ typedef struct mli_row_delta {
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the end of the block and that count. */
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
+   after the block has ended. A fork may come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
@@ -9837,9 +9862,9 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only at the end of a call, so this function does not ask such a clock. Without a batch every call
-   publishes, and only one publication in 64 looks. */
+/* Returns 1 if the end of the call is to check whether a snapshot is due. Runs inside a shard, so
+   it does not read a clock of the host, but returns 1 if there is one. Without a batch every call
+   publishes, so the function returns 0 for 63 publications of 64. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
@@ -9875,18 +9900,18 @@ static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
-   other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
-   most a batch. */
+/* Returns the share of a cell, the most bytes that it may hold back now. The share is the batch if
+   no other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
+   most the batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns the margin of a cell: how far its level may rise before the cell is published again. That
-   is half of the cell's share and, for a device, at most a 32nd of the peak. A publication checks
-   whether the live bytes have risen by a 16th, so that the device's holders (books/watches) are
-   noted again. Even if the share is large, the device's cell publishes before such a rise. */
+/* Returns the margin of a cell: how far its level may rise before the cell is published again. The
+   margin is half of the cell's share and, for a device, at most a 32nd of the peak. So even if the
+   share is large, a publication finds out when the live bytes have risen by a 16th. The device's
+   holders (books/watches) are then noted again. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9923,11 +9948,11 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+/* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
    then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. For mli_cell_held the limit becomes the base less 1 and less twice these
-   bytes. A free that has already read `special` changes these bytes, so it must publish the cell,
-   too. It does so because the threshold of mli_cell_next_check is 0. */
+   row->held in the peak. The limit becomes base - 1 - 2 * these bytes, so that mli_cell_held can
+   compute them. The threshold of mli_cell_next_check becomes 0, so that a free that has already
+   read `special` publishes the cell, too. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -10141,9 +10166,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of `level` by the calls that count. So the later loads
-   see all that the cell's thread counted before it stored that level. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in the order of the code.
+   The load of `level` also pairs with the release stores of `level` by the calls that count. So the
+   later loads see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -10166,8 +10191,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    peak. With a batch no cell can publish while the row is locked. So the published bytes and what
    one cell holds back were live together. The levels of all cells are read one after the other, and
    may never have been live together: one thread may have freed before another allocated. If a
-   second pass finds the same sums, they were live together, because a call changes `allocs` or
-   `out` before the level. Without a batch the published bytes are the live bytes. */
+   second pass finds the same sums, the levels were live together, because a call changes `allocs`
+   or `out` before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10429,9 +10454,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-/* The top 8 bits of a key are a dev or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or a device; the value
-                                  is the record of the site, or the dev of the device */
+/* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
+                                  of a device; the value is the record of the site, or the dev of
+                                  the device */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
 #define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
@@ -10466,7 +10492,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of the kept strings; its items are mli_stb_string */
+    mli_dict strings;            /* the table of kept strings; its items are mli_stb_string */
     uint64_t bytes;
     mli_ptr labels;              /* const char *: a kept string */
 };
@@ -10505,8 +10531,9 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not NULL if the retry did not use the block,
-                                                      because another thread did the same work */
+    mli_own_free(lord, spare->block, spare->size); /* the block is still here if the retry did not
+                                                      use it, because another thread did the same
+                                                      work */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -10517,7 +10544,7 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
+#define MLI_DICT_HEAD 16 /* this many bytes in front of each allocation for stb_ds hold its size */
 
 /* Returns how many bytes of a block an allocation of `size` bytes takes, the head included. */
 static size_t mli_dict_takes(size_t size) {
@@ -11125,9 +11152,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
-   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
-   with different generations, so that a ledger does not take the ticket of another ledger for its
-   own. */
+   closed record waits in a list until it is opened again, under the next generation. The records
+   of each ledger begin with another generation, so that a ledger does not take the ticket of
+   another ledger for its own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
                                 it is closed; each opening and each closing adds 1 */
@@ -11199,14 +11226,14 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
-   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
-   block. */
+   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
+   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
+   charged for the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
-   the caller holds no lock. */
+   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -11332,17 +11359,17 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
-   that tickets hold; `most` is the most that it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the sum of the charged bytes and the
+   bytes that tickets hold; `most` is the most bytes that the account may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
-   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
-   charges nothing, or if the account is then over its limit. */
+/* Charges `bytes` to an account. If the sum of the charged bytes and the bytes that tickets hold
+   would exceed `most`, charges nothing, counts a refusal and returns MEMLORD_E_LIMIT. Also counts a
+   refusal if it charges bytes and the charged bytes alone then exceed the account's limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -11608,8 +11635,8 @@ typedef struct mli_scope_record {
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
-                              look-up may begin */
+#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache (see mli_cache_entry); a home
+                              is an entry at which a look-up may begin */
 
 /* A birth: the mark, the scope and the stream under which blocks were allocated. */
 typedef struct mli_birth {
@@ -11705,8 +11732,8 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls this function first. Requires: the
+/* Looks up the symbol of each return address that was not looked up before. Reads the symbols of
+   each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. The symbol of a return address is looked up here, when the
@@ -11775,8 +11802,9 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
-   returns NULL, and *key gets a free key of the index under which the site can be added. */
+/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
+   is none, returns NULL, and *key gets a free key of the index under which the site can be
+   added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11871,9 +11899,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if another build id is now in memory where that of `module` was; else returns 1. Also
-   returns 1 if the id cannot be read. The id can be read only if it lies in the first page of the
-   module, because whichever module is there now has that page. */
+/* Compares the build id of `module` with the bytes that are now at the address of the id. Returns 0
+   if they differ, and 1 if they are equal or cannot be read. They can be read only if they lie in
+   the first page of the module, because any module that is there now has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -12332,10 +12360,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 
 /* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
    the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` has the numbers of the site and the tag of the
-   block that the mistake concerns, as the word2 of an mli_entry without a side record has them. A
-   `word2` of 0 means that the mistake concerns no block. Requires: the caller holds no lock, except
-   perhaps the orphan lock (mli_threads_state). */
+   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
+   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
@@ -12433,8 +12461,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
-   tag of the block, or to NULL. */
+/* Returns the alloc site of a block, or NULL if the block has none. `word2` is the word2 of the
+   block's mli_entry; 0: there is no block. Sets *tag to the tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -12722,7 +12750,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
 
 /* ------------------------------------------------------------------------- src/books/picks.c -- */
 
-#define MLI_PICK_MIN 16 /* the entries of the first table of a part */
+#define MLI_PICK_MIN 16 /* the number of entries in the first table of a part */
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
@@ -12760,8 +12788,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
-   case *table and *cap are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so.
+   Afterwards *table is the table that the caller frees, and *cap is its number of entries. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;
@@ -12867,8 +12895,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the memlord_scope_site of the scope
-                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+                                       the parent scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -12891,9 +12919,9 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
-   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
-   Requires: the caller is not inside a shard, because the cache may grow. */
+   from the key's home on. If the first MLI_CACHE_PATH entries from there all have other keys,
+   replaces the entry at the home. The orphan record caches nothing, because its cells are used
+   under a lock. Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
@@ -12919,7 +12947,7 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns one more than the number of scopes. The acquire load pairs with the store in
    mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
+/* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */
@@ -13507,7 +13535,7 @@ typedef struct mli_stack_row {
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
-    mli_u64 variance;     /* the bits of a double, the variance of `live`, if `blocks` is not 0 */
+    mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
     mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
@@ -13575,12 +13603,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 /* Subtracts a block from the totals of its stack, after the block was removed from the table.
    `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room that the call has reserved in the table, if the call has not used this
-   room. */
+/* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the stack `pick` to the block that this call records under `key`. An older block had this
-   stack; the call moves that block or puts it back. The new block counts in the totals of the
-   stack on `dev`, for the site with the row `site`. */
+/* Gives the stack `pick` to the block that this call records under `key`. The call moves the
+   block that had this stack, or puts that block back on the map. The block under `key` counts in
+   the totals of the stack on `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -13617,7 +13644,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
    changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets what counts from a reset to 0 in all rows and in mli_stacks_cut, and `peak` to `live`. */
+/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
+   `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
@@ -13649,8 +13677,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns these functions, or NULL before the first mli_stacks_begin. The acquire load pairs with
-   the release store in mli_stacks_begin. */
+/* Returns the ledger's mli_stack_calls, or NULL before the first mli_stacks_begin. The acquire load
+   pairs with the release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -13687,9 +13715,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
-   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
-   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc that calls/fast does not serve. If the alloc is picked, returns the
+   mean of the bytes between samples, else 0. If the mean has changed since the last draw, draws
+   again. This adds no bias, because the rest of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -13898,8 +13926,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
-   their bytes before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that the current public call opens to the totals of its stack. A reader loads the
+   samples and their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -13938,7 +13966,7 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-/* Adds the block that this call opens to the table and to the row of its stack. */
+/* Adds the block that the current public call opens to the table and to the row of its stack. */
 static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
@@ -14026,8 +14054,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames come before the first frame of the host. Searches for that frame
-   from the site's address on; if no frame has it, from the caller's; else from the first frame. */
+/* Returns how many of `n` frames come before the first frame of the host. The search starts at the
+   frame `site`. If there is none, it starts at the frame `caller`, or else at the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -14091,9 +14119,9 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
-   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
-   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
-   stack is the return address of the call, or is empty if that is unknown. */
+   MLI_STACK_OWN frames of MemLord. Sets *from to the index of the first frame of the host, and
+   *cut to MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or
+   the unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -14393,7 +14421,7 @@ typedef struct mli_subbuf {
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
-    mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
+    mli_ring_event at[1]; /* room for mli_ring.subbuf_events events */
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
@@ -14850,7 +14878,7 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* counts the calls that found a queue of the type; it may be too low */
+    mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
                          ask */
@@ -14922,7 +14950,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
-#define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
+#define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
 #define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
@@ -14941,7 +14969,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
    that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
+/* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
@@ -14990,8 +15018,8 @@ struct mli_fences_state {
                                          ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free
-                                         does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
+                                         free does not have to allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
@@ -15279,10 +15307,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
    only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
    shared shard. */
 
-/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
-   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
-   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
-   bucket that it probes. */
+/* A thread probes while it is inside the shard, or while it holds the shard's lock and has stopped
+   the shard, so that no thread is inside. Probing changes no entry. The probe notes the slot and
+   the header to store, and mli_probe_insert or mli_probe_erase stores that header. In a shared
+   shard the thread locks each bucket that it probes. */
 
 typedef struct mli_probe {
     mli_shard *shard;
@@ -15408,10 +15436,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
-   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
-   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
-   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
-   mli_bucket_try. */
+   erase, and 0 for no change. If `by` is not 0, stores probe->header in the bucket with the number
+   probe->bucket. If this bucket is not the home, adds `by` to the shard's `displaced`, and to the
+   overflow counts of the buckets before this one. The release store, which unlocks a bucket, pairs
+   with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -15488,8 +15516,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
-                                                  shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
+                                                  the shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -15569,10 +15597,10 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   probe has ended. The function allocates the record between two probes, because nothing may be
-   allocated inside a shard. */
+/* Finds the key of a live block, and makes the side record of the block if there is none. With
+   `for_ref` makes the record only if one more reference would need the record. If the result is
+   E_UNKNOWN or E_NOMEM, the probe has ended. The function allocates the record between two probes,
+   because nothing may be allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -15853,8 +15881,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
-                                    already */
+    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
+                                    already has other parts */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
@@ -16922,7 +16950,7 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
    takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
    bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys. */
+   are at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -17268,9 +17296,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
-                                                     tries take about 50 ms together, and the thread
-                                                     sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
+                                                     the tries take about 50 ms together, and the
+                                                     thread sleeps for most of that time */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
    the upper bound of the live bytes may be too high while other threads change their cells. If
@@ -17278,8 +17306,8 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* the next sums cannot overflow, because the live
-                                               bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
+                                               live bytes are less than 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -17707,7 +17735,7 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-#define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
+#define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
 /* If a shard has more matches than may be copied at once, splits the query into parts and returns
    1. This happens where small blocks lie close together. The hash of a block's key decides which
    part the block is in. So each block is listed once, even if the table changes between the
@@ -17757,7 +17785,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and the number of its calls */
+typedef struct mli_block_call { /* a function of the host, and how many times it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
@@ -17976,13 +18004,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
    the block ends, and its end calls mli_call_end like any call. The slow function behind
    mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
    blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
+   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
-   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
-   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
-   function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
+   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
+   the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -18217,8 +18245,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also sets p->due to the number of the next call, and p->late to the next time, at which a
-   queue may be due. */
+   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
+   p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18356,7 +18384,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the thread record that the call counts on */
+    mli_thread *t;        /* the thread record in which the call counts */
     uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
@@ -18676,8 +18704,8 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
-   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+/* Changes the balances, and counts the change on the device, on the tag and at the site. Counts no
+   alloc and no free. The site counts added bytes as allocated and at once as freed, because no
    later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
@@ -18714,8 +18742,8 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
    the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
-   number 1. */
+   alloc does. That check also needs a valid storage. An arena has none, so the function passes
+   1 as the storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18932,8 +18960,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
-                                            no room for it */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the ledger has no room for a new device, so the first
+                                            device that it does not know is at fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -19019,9 +19047,10 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
-   new block is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory, the new block counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
+   replaces an old block may need memory here: if the new block is charged to an account, or if
+   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
+   counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -19068,8 +19097,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. Takes all the memory first, and then records one block after
-   another. */
+/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
+   take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -19556,7 +19585,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+/* The steps of one alloc and of one free. memlord_alloc and memlord_free have all the code of
    the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
    of its own. Such a call takes no lock and no locked instruction.
 
@@ -19775,9 +19804,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
-   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
-   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
-   found there, or if the stack of this alloc is to be sampled. */
+   cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
+   scope, a tag or a site. Looks only in the thread's record and in the cache of that record.
+   Returns 0 if something is not found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -20100,8 +20129,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
-   cell. */
+/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
+   0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -20305,7 +20334,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: counts as running each invocation that a context is in. */
+/* In a forked child: adds 1 to `running` for each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -20734,9 +20763,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
-   if the token is of another ledger. Returns E_STATE if the context is in the invocation
-   already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
+   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
+   the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -21103,8 +21132,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum gets the larger of the two values, or the one that is
-   known. */
+   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
+   one of the values is known, it becomes that value. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
@@ -21147,8 +21176,8 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 
 /* Resets the statistics of the devices, except those that each thread counts for itself. Levels
    stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. Ends the wait of each band after its last collection, so that the band may
-   start another one. */
+   last failed requests. After a collection (services/bands), a device starts no other collection
+   until its metric has moved. Ends this wait. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21274,7 +21303,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
     char *first = (char *)list, *at = first + n * size;
-    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
+    const size_t kept = n < cap ? n : cap - 1; /* how many old items stay in the list */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
     for (; at > first; at -= size) {
@@ -21305,7 +21334,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
         if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
             mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
-            continue; /* it has no place in the list, and so needs no statistics */
+            continue; /* the list has no place for the site, so its statistics are not needed */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
@@ -21558,7 +21587,7 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+/* Says who holds the bytes of a device. Allocates no memory. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
    without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
    reports use this module. Owns no state. May use the counters of books/, and services/stats.
@@ -21571,7 +21600,7 @@ MLI_TABLE(const memlord_site mli_arena_site)
 #define MLI_HOLDERS_LISTED 4
 
 /* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
-   by tag, the arena counts only with its bytes that have no tag. */
+   by tag, the arena holds only those of its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -22174,8 +22203,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks. With a batch, publication and function take the
-   lock of the device's row (its counters). Without a batch, both add to row->published. */
+   A publication after this function sees the marks. Both take the lock of the device's row (its
+   counters) if there is a batch. Otherwise both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22619,9 +22648,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
    slot on the page: the bytes that it holds on each physical device, its requests to the other
-   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
-   in services/neighbours hold. */
+   ledgers, and its answers. The owner of slot k locks byte k of the file (fcntl). May use os/
+   and base/. Invariant: only the ledger that holds this lock writes the slot. Lock: neighbours,
+   which the callers in services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* slots of a page */
 
@@ -22633,7 +22662,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that memlord_pressure_raise waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -22659,7 +22688,7 @@ typedef struct mli_page_slot {
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
                          whoever reads the number also sees what `devices` has */
-    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
+    uint64_t owner;   /* a new number each time a ledger takes the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -22669,8 +22698,8 @@ typedef struct mli_page {
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
                             answer to it; the ledger waits until the counter changes (a futex) */
-        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
-                            while); only the slot's owner writes it */
+        mli_u32 resting; /* bit k is 1 if device k of the slot rests (the ledger runs no collection
+                            callbacks for it for a while); only the slot's owner writes this word */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22764,8 +22793,8 @@ typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but its headers hide them without
-                             _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
+                             the constants without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -22835,8 +22864,8 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
     return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
 }
 
-/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams, or -1, and then *why gets the reason. */
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above those of the
+   standard streams. If that fails, returns -1, and *why gets the reason and *r the result. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -22961,7 +22990,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* Not the mli_cpu of services/room, because another thread may be using that one. */
+    /* Does not use the mli_cpu of services/room, because another thread may be using it now. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
@@ -23088,8 +23117,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: host code may run. */
+/* Samples a physical device if it has no running poller and its last sample is older than the
+   interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples each physical device whose sample is too old for a report, by the same rule as
@@ -23131,10 +23160,9 @@ struct mli_room_state {
                                                                     callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
-                               it */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
-                               mli_log_due stores it */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -23264,7 +23292,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
+    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -23422,8 +23450,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function counts
-   them as left. */
+   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
+   `covered` to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -23458,8 +23486,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
-   device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
+   its physical device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -23511,8 +23539,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   to write a line the function reads all tags and sites. */
+/* Logs a refused reservation, at most once a second. A full server may refuse thousands of
+   reservations a second, and each line costs a walk over all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -23838,8 +23866,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* Stored one higher, because the initial value 0 means that the largest free piece is not
-       known. */
+    /* The number is stored plus 1, because the initial value 0 means that the largest free piece is
+       not known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }
@@ -24079,7 +24107,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices that have lost their identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -24168,7 +24196,7 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
 }
 
 /* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
-   `seen` is the number of the slot's last request. Compares how far numbers are behind `seen`,
+   `seen` is the number of the slot's last request. Compares numbers by their distance to `seen`,
    because the page may hold any number. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
@@ -24317,7 +24345,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+/* Does the work that is due once in each poll interval. It joins the page again after a fork,
    publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
@@ -24673,7 +24701,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll answers requests */
+    (void)mli_listener_start(lord); /* if none starts, memlord_gc_poll answers requests */
     return MEMLORD_OK;
 }
 
@@ -24750,7 +24778,7 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
    is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
    holders and stacks are of one moment. */
 
 #define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
@@ -24845,8 +24873,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes a snapshot if one is due, and if calls of the host take the snapshots
    (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due for the recorders that were started but have no running
-   thread. */
+/* At a safe point: for each recorder that was started but has no running thread, saves what is
+   due. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */
@@ -25143,7 +25171,7 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
    acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
-   interval, so this thread sees it, too. */
+   interval, so this thread then sees the saver, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25170,7 +25198,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
 
 /* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
    three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
-   snapshots; and 64 times as long as this snapshot took. */
+   snapshots; and 64 times as long as this snapshot took. The third time does not count if the
+   snapshot itself took longer than the other two. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -25413,7 +25442,8 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the open scopes in the contexts of fibres as scopes that run. */
+/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
+   invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25504,8 +25534,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
-   if there is no memory for the record. */
+/* Opens a record for a memlord_context that is all zeros, and stores in context->word how to find
+   the record. Returns E_NOMEM if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -25582,8 +25612,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
-   scopes. */
+/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
+   adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25716,11 +25746,11 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: the call took the last free record, and there are at least twice as many records as
-   threads that the last sweep found living. So there are at most twice as many records as living
-   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
-   half of the records were made or claimed since the last sweep. */
+   its first call so late that the hook no longer ran. A call that took the last free record runs
+   the sweep when the call ends, if there are at least twice as many records as threads that the
+   last sweep found living. So the number of records is at most 16, or at most twice the number of
+   living threads if that is more. The cost is bounded, too, because a sweep checks each record
+   once, and at least half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -25748,8 +25778,9 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
-       map) had found it stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork all shards (the parts of the map of blocks) were stopped: no thread could change
+       them. A thread that had just entered a shard had changed nothing. So the record is marked as
+       outside all shards. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
@@ -25805,10 +25836,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
-   report that was requested. For the devices of a selector it ends the freed blocks whose fences
-   are done, samples physical devices that have no poller, and runs band checks. It runs host
-   code. */
+/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
+   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
+   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
+   samples physical devices that have no poller, and runs band checks. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -25902,9 +25933,9 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
    t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
    system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
-   atomic addition. The thread that adds later then sees what the other thread stored before it
-   added. So this thread, after its addition, compares its counts with the marks of its devices
-   again, and reads the alert mask again. */
+   atomic addition. The thread that adds second then sees what the first thread stored before
+   the first addition. So this thread, after its addition, compares its counts with the marks of its
+   devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -26156,8 +26187,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
-                             it */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: see mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -26237,7 +26267,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
                               here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
@@ -26362,9 +26392,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
-   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
-   policy's function, or until enough was freed. */
+/* Makes room between two attempts. Asks how full the device is, ends the pending blocks whose
+   fences are done, and runs the collection callbacks. Then asks the neighbours and pauses: calls
+   the policy's sleep_ms or, without one, waits until enough bytes were freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -26502,9 +26532,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
    counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
    waits for its fences. A detached block is off the map while its realloc is open, and still
    counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
-   use books/. Invariants: the map is stopped meanwhile, as for a fork; the first check that fails
-   ends the comparison, and its line is logged when no lock is held. Locks: cold, all shards and
-   fences, from begin to end; phys, one at a time. */
+   use books/. Invariants: no thread changes the map meanwhile; the first check that fails ends the
+   comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences, from
+   begin to end; phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26885,8 +26915,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
-   forked child the block may have ended, because a thread of the parent was about to detach the
-   block's fences. */
+   forked child the block may have left the map, because at the fork a thread of the parent was
+   about to remove the block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -27283,9 +27313,9 @@ MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 /* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
    an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
    `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
-   blocks have at most MLI_LEAKS / 2 groups, the table has all of them, except for about 1 of 100
-   such tables. If they have more, the table has the large groups, but a group of many small blocks
-   may have too few bytes. The sums of the table count every block. */
+   blocks belong to at most MLI_LEAKS / 2 groups, about 99 of 100 tables have all of these groups.
+   If the blocks belong to more groups, the table has the large groups, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
@@ -27300,7 +27330,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
    groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
    these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
-   count by their tag. */
+   are added up by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
@@ -27313,23 +27343,24 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
                             NULL if the blocks have neither */
     int is_site;
     size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
-    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if they are not known, because some of the blocks are in no
-                                       group */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; if some of
+                                       the blocks are in no group, these numbers are not known, and
+                                       devices is 0 */
+    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
+                                       some of them are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
-                                             that are counted; those that are added later are left
-                                             out */
+    uint32_t rows, tags, scopes, devices; /* the number of the last site, tag, scope and device that
+                                             is counted; later ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* the sum of each site, by row; then, for each tag, by row, the sum of its
-                            blocks without a site; NULL if there was no memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
-                            that was last counted there */
+    mli_leak_sum *sum;   /* for each row of a site: the sum of its blocks; then, for each row of a
+                            tag: the sum of its blocks without a site; NULL if there was no
+                            memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            listed site that has it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
     unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
@@ -27341,8 +27372,8 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
                                               uint32_t tags, uint32_t scopes);
 /* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
-   group that is shown. */
+/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
+   all blocks are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
@@ -28388,11 +28419,12 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the functions that a site was called from. In each stack of the site this is the innermost
-   function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. A node is a frame of a stack in the ledger's
-   tree of stacks. Owns the list of the stacks of each site in the report. May use reports/capture
-   and the reading functions of books/. Locks: those of the reading functions. */
+/* Finds the callers of a site: the functions that the site was called from. In each stack of the
+   site the caller is the innermost function that is in no standard library and is not the site's
+   own function. A row is the number of a site on one device, or the number of a stack. A node is a
+   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
+   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
+   functions. */
 
 #define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
                           one more entry, which has no function */
@@ -28417,8 +28449,8 @@ struct mli_callers {
 typedef struct mli_own_walk {
     memlord *lord;
     uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function among those of the frame, which are several if some are
-                                inlined; a walk starts at the innermost node and 0 */
+                                function in the frame, which has several if some are inlined; a
+                                walk starts at the innermost frame, with index 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
@@ -28630,10 +28662,11 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* -- anomalies and drops -- */
 
-/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
-   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
+                                                              that follows */
+/* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
+   totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
     MLI_STAT_dropped_bytes,
@@ -28991,7 +29024,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 }
 /* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
    site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
-   live. Stores the site that grows fastest in *site, or NULL. */
+   live. Sets *site to the site that grows fastest, or to NULL. */
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
@@ -29025,7 +29058,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+/* Returns 1 if the first holder in a list of holders by tag is worth a verdict. It is not if it
    holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
     if (!list->count || list->at[0].bytes < live / 100) return 0;
@@ -29130,9 +29163,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
-   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that belong to no device. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of scope
+   invocations and of snapshots that are no longer kept. These counts show no fault, because the
+   lists of both are bounded. If dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -32079,9 +32112,9 @@ static const uint64_t mli_html_packed[] = {
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
 /* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
-   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the blocks that
-   are live since the last mark. Owns no state. May use reports/capture and reports/answers. Locks:
-   none. */
+   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
+   that were allocated since the last mark. Owns no state. May use reports/capture and
+   reports/answers. Locks: none. */
 
 /* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
    follow. */
@@ -32313,9 +32346,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
         if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because live blocks may be
-                                                                          there that were not picked
-                                                                          as samples */
+                                                                          because there may be live
+                                                                          blocks that were not
+                                                                          picked as samples */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -32615,9 +32648,9 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has ended, or has freed most of its memory. Otherwise lists nothing, because the lists of
-   sites and stacks, which are in the order of live bytes, show these blocks. */
+/* Lists the leaks since the last mark. If no mark was set, lists the blocks that are still live,
+   but only if the program has ended or has freed most of its memory. Otherwise lists nothing,
+   because the lists of sites and stacks are in the order of live bytes and show these blocks. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -32744,10 +32777,10 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* the output for the broken lines */
+    mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
     size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks follow them */
+                                 blanks come before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -32765,8 +32798,8 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Passes data on to the host's function, with long lines broken. A word that is wider than a line
-   is broken, too. The type of this function is memlord_write_fn. */
+/* Passes data on to the host's function, and wraps long lines. Splits a word that is wider than a
+   line. The type of this function is memlord_write_fn. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
@@ -32983,8 +33016,8 @@ typedef struct mli_last_events {
     /* By the device's number: the bytes that the device's events add, and the number of these
        events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
-                         wants none */
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the caller
+                         wants no sums */
 } mli_last_events;
 
 /* Fills in the results by one reading of the ring. If there is no memory for the table, the report
@@ -33090,7 +33123,8 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
    items that were written, so that they can be repeated by their number. The ring has the latest
-   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
+   events of the ledger. A storage is the address or handle of a block. Owns no state. May use
+   reports/export and reports/ring. Locks: none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
@@ -33260,8 +33294,8 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the frames of a block's stack. If the block has neither a stack nor a
-   site, leaves out the first frame, so that its scopes come first. */
+/* Writes the frames of a block's stack. If the block has neither a stack nor a site, leaves out the
+   first frame, so that the block's scopes come first. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -33328,7 +33362,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map of live blocks, which was read a moment later. */
+   of these events left it. The map of live blocks was read a moment later, and may differ. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -33351,8 +33385,8 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has another number in place of its address: "oom" has
-   the free bytes of the device, "snapshot" has 0. */
+/* Writes an event. An event without a block has another number in place of an address: "oom" has
+   the free bytes of the device, and "snapshot" has 0. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -33492,7 +33526,8 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
    of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
    device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t frame, tag, scope; /* frame: the frame of the site, or 0 for the allocs of a
+                                   device */
     uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
     uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
                                    is the last share */
@@ -33776,7 +33811,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
+/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -33805,9 +33840,10 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is how many no
-   stack has yet. The stacks get `number` of these, and the whole keeps the remainder. If the stacks
-   already have more than the whole (left < 0), divides all of the whole among them. */
+/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is the number of
+   blocks or bytes that no stack has yet. `rest` is the sum of the stacks' weights. If `rest` is
+   above 0, the stacks get `number` of these blocks or bytes. The whole keeps the remainder. If the
+   stacks already have more than the whole (left < 0), divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -33982,11 +34018,13 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
    of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
-   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
+   "(arena)". So the blocks that `put` gets add up to the bytes of the peak. Their tags and scopes
+   are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
+   stack or site held on the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 
@@ -34001,7 +34039,7 @@ typedef struct mli_peak_part {
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that are already written for stacks */
     double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
-    double upto;    /* the part of `stacks` that belongs to stacks which are already written */
+    double upto;    /* how many of the bytes in `stacks` are of stacks that are already written */
     double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
@@ -34020,7 +34058,7 @@ static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Fills in the parts of the sites that held most of the device at its peak. */
+/* Fills in the parts of the sites that held the most bytes of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;
@@ -34122,13 +34160,13 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
    one more frame, the name of the part. A tag or a scope that is not known has no frame. A
    semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
    frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order begins again, and
-   readers add equal lines up. FOLDED has no anomalies and drops, because its readers know no
-   comments.
+   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
+   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
+   drops, because its readers know no comments.
 
-   FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
-   "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
-   with "cpu (allocated)". Neither has tags, scopes or parts. */
+   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
+   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
+   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -34192,7 +34230,8 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes the stack of a line, the outermost function first, and its bytes. */
+/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
+   and the bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -34639,24 +34678,25 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
-   blocks. `older` is the number of live blocks whose allocation is not in the file. Two walks write
-   the live blocks, and each of them counts down an element of `older`. */
+/* The sums of the allocations and of the live blocks of a trace. A trace is a stack, or a site with
+   its callers. `older` is the number of live blocks whose allocation is not in the file. Two walks
+   write the live blocks, and each of them counts down an element of `older`. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
-                          trace, or 0 until the trace is written */
+    mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
+                          its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
     uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
-                                peak, but no longer are; the number after the last one */
+    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
+                                the peak but no longer are; gone_end: the number after the last such
+                                description */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34932,15 +34972,15 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device, or of the whole ledger if its number belongs
-   to no device. No sample is a sum of other samples, so that sum() in a query is right. The series
-   with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each device, and as
-   many scopes, have series of their own. All others are added up in a series with an empty name and
-   the label rest="1". Tags and scopes keep their order as long as the ledger lives, so a tag or
-   scope never changes its series. Counters start over at memlord_reset, as the format allows.
-   Sites, streams, blocks and parts of blocks are left out, because each would be a series of its
-   own. Every sample has the labels of the ledger, too, so that processes with other labels have
-   other series. */
+   Every sample is of one device or physical device. If a number belongs to no device, its sample
+   is of the whole ledger. No sample is a sum of other samples, so that sum() in a query is right.
+   The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own. All others are added up in a series with an
+   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
+   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
+   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
+   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
+   have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34990,7 +35030,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger. If it has none but writes exports, sets a label with
-   the process id. Leaves out a label whose name is not valid, or is that of an earlier label. */
+   the process id. Leaves out a label whose name is not valid, is that of an earlier label, or
+   is one that the format itself uses. Also leaves out a label that does not fit in w->label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -35500,11 +35541,11 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    /* Live bytes: level[row] of the tag in that row; level[x.tags + dev] of what has no tag on the
-       device `dev`. */
+    /* level[row] is the live bytes of the tag in that row. level[x.tags + dev] is the live bytes
+       that have no tag on the device `dev`. */
     int64_t *level;
-    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
-       last sample; the live bytes now. */
+    /* The index of these arrays is the device's number. due: the time in ns when the next sample is
+       due; shown: the live bytes of the last sample; sum: the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
     unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */
@@ -36112,8 +36153,9 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
+   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
+   if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -36299,9 +36341,9 @@ MLI_API void memlord_request_save(memlord *lord) {
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
 /* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. Such a function initialises the state of its module, stops its threads, takes its locks
-   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
-   fork, those of all modules, all taken while the cold lock is held. */
+   order. One function of a module initialises the module's state. Others stop the module's threads,
+   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
+   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
@@ -36575,9 +36617,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
    closed library. This destructor runs after the other destructors of the library, because 101 is
    the lowest priority that a host may use, and the lowest runs last. The destructor also runs at
    the end of the process, when other threads may still run. From then on, a thread that has no hook
-   yet shares the orphan record. The exchange and the add are seq_cst. So are the accesses of
-   mli_thread_hook to the same two words. So at least one of the two threads sees what the other has
-   written. */
+   yet shares the orphan record. The exchange and the add are seq_cst. The accesses of
+   mli_thread_hook to the same two words are seq_cst, too. So of this thread and a thread in
+   mli_thread_hook, at least one sees what the other has written. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -36604,7 +36646,7 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 /* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
-   is NULL, logs the sum of the blocks that the lines before leave out. */
+   is NULL, logs the sum of the blocks that the earlier lines do not show. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -36665,7 +36707,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
    ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
-   a freed block. May use all other modules. Invariant: a ledger that ends first stops its helpers,
+   a freed block. May use all other modules. Invariant: a ledger stops its helpers at its end,
    then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
    Locks: the registry lock, while the thread holds no other lock. */
 
@@ -37218,7 +37260,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
    services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
-   cold lock while totals start over, then those of each module in their order. */
+   cold lock while totals start over, then the locks of the modules in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 

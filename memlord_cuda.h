@@ -344,7 +344,7 @@ enum {
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
-                                          capacity, and this process's share is not known */
+                                          capacity, and the bytes of this process are not known */
     MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* the layer measures the time of scopes on the device */
 };
 
@@ -414,9 +414,9 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
 
 /* Sets the ledger's reserved bytes of a device (memlord_pool_set); see Reserved in >>concepts. Once
    a pool has held a byte, samples and collections set these bytes, too. Until the next sample,
-   a wrapped call that allocates or frees outside of pools, such as cudaMalloc, adds its change.
-   For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by one in 64
-   wrapped stream-ordered calls and by each wrapped synchronisation.
+   a wrapped alloc outside of pools, such as cudaMalloc, adds its bytes, and a free there subtracts
+   its bytes. For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by
+   one in 64 wrapped stream-ordered calls and by each wrapped synchronisation.
    Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
@@ -589,8 +589,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    has done the work that it has now. This function frees no memory: the host gives the memory back
    to a pool of its own, or calls the runtime's own function, not the wrapper. (The wrapper ends no
    pending block, and counts an unknown free if the block is no longer pending.) The block must be
-   on a cuda device or pinned. If the host records blocks of its own pool on a device of their own,
-   this must therefore be a cuda device with an index that no GPU has (memlord_device_share), not a
+   on a cuda device or pinned. If the host records the blocks of its own pool on a separate device,
+   that device must be a cuda device with an index that no GPU has (memlord_device_share), not a
    device of the type OTHER. An event is recorded on the stream now, or after a capture (see
    >>concepts). If there is no memory for an event, the block ends at once. If the stream refuses
    the event, the block ends and is counted in fence_failures. `ptr` NULL does nothing.
@@ -625,11 +625,12 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
-   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add
-   this time to the scope (memlord_scope_device_time) once the events are done. A scope that begins
-   or ends while its stream is captured is not timed. A scope that begins while the times of 4096
-   others are not yet known is not timed either.
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the beginning of the scope and another
+   at its end measure the device's time. After both events are done, a later call that begins or
+   ends a scope, or a wrapped synchronisation, adds this time to the scope
+   (memlord_scope_device_time). A scope that begins or ends while its stream is captured is not
+   timed. A scope that begins while the times of 4096 others are not yet known is not timed
+   either.
    Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
@@ -1050,7 +1051,7 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
    thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+/* Relaxes this thread's capture mode, so that the thread's calls of the driver end no capture.
    *mode gets the previous mode, which the caller restores later with d->capture_mode(mode). Returns
    0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
@@ -1555,9 +1556,9 @@ typedef struct mli_cuda_attachment {
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: at the layer's request, the device shares the cpu's memory in the ledger */
+    /* 1: the layer has told the ledger that the device shares the memory of the cpu */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: samples and wrapped calls set the reserved bytes of the device */
+    /* 1: the layer keeps the ledger's reserved bytes of the device up to date */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
     /* the bytes that were in use on the device before this process made a context there; 0 if not
        known */
@@ -1757,9 +1758,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
 
 /* Returns the bytes of this process's context on device i, which is what the driver itself needs
    there. The function computes them once, when a sample first finds the context: the bytes that the
-   process holds then, less those in the ledger. If NVML does not name the process, the growth of
-   the device's used bytes since the last sample without the context stands for what the process
-   holds. */
+   process holds then, less those in the ledger. If NVML does not name the process, the function
+   takes the growth of the device's used bytes instead, since the layer last saw the device without
+   the context. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1883,8 +1884,8 @@ MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context
    (mli_cuda_relax). */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys kept events of a context, until it keeps at most `most` with timing and `most`
-   without. */
+/* Destroys kept events of a context, until the context keeps at most `most` events with timing
+   and `most` without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
 /* Destroys all events that are kept, and forgets the contexts without a known stream. */
 MLI_CUDA_PRIVATE void mli_cuda_events_end(void);
@@ -1900,7 +1901,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* Takes pages from the operating system, so that it does not call the host's malloc. */
+/* Takes its memory as pages from the operating system, and so never calls the host's malloc. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -2082,8 +2083,7 @@ typedef struct mli_cuda_stream {
                                   stream without a context gets the primary context of that
                                   device */
     uint64_t number;           /* no other stream has or had this number */
-    unsigned users;            /* how many fences and scopes are on the stream, and how many calls
-                                  work with it */
+    unsigned users;            /* how many fences, scopes and calls use the stream */
     unsigned inside;           /* how many threads call the driver for the stream */
     unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
                                   freed yet */
@@ -2092,8 +2092,9 @@ typedef struct mli_cuda_stream {
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
-    uint64_t refused;          /* positions up to this one that have no event will never get one */
-    uint64_t apart;            /* the least distance between two marks, in positions */
+    uint64_t refused;          /* up to this position, a free that has no event never gets one */
+    uint64_t apart;            /* a new mark replaces the last mark if the new mark is at most this
+                                  many positions after the mark before the last */
     uint64_t pass;             /* the number of the last call of mli_cuda_streams_record that took
                                   the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
@@ -2120,8 +2121,8 @@ MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle. Returns cudaStreamPerThread for 0 if the file is compiled so that 0 means the
-   per-thread stream. */
+/* Returns cudaStreamPerThread if `handle` is 0 and the file is compiled so that 0 means the
+   per-thread stream. Otherwise returns `handle`. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and adds a user to the stream. Returns NULL if there is no
@@ -2567,9 +2568,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n marks (recorded events) are done. Queries the first
-   mark, and then finds the last mark that is done by a binary search. If `waits` is not 0, it is a
-   position, and the function instead waits for the mark that stands for this position. If the wait
-   fails, the function queries the marks after all, because an earlier mark may have the error.
+   mark, and then uses a binary search to find the last mark that is done. If `waits` is not 0, it
+   is a position, and the function instead waits for the mark that stands for this position. If the
+   wait fails, the function queries the marks after all, because an earlier mark may have the error.
    Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
@@ -2744,8 +2745,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
    driver must be asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
-   `passed_on` is 1. Requires: the caller holds mli_cuda_streams_lock. */
+/* Returns what is known of a fence. If `passed_on` is 0, returns NOT_YET where it would otherwise
+   return RECORD or ASK. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -2843,9 +2844,9 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 /* Trims the pools and graphs of a device: lets them give back unused memory. A trim leaves
    keep_bytes in the pools. A trim for a band (a threshold of the host) leaves more, if the pools
    may soon need more: the bytes used now, the freed bytes that the device may still use, and the
-   bytes freed since the last collection. This sum is limited to the most bytes that were ever used
-   at once. The reclaimed bytes include those that the pools give back by themselves during a wait
-   for pending frees. Requires: this thread has entered the device. */
+   bytes freed since the last collection. This sum is limited to the used_high of the pools. The
+   reclaimed bytes include those that the pools give back by themselves during a wait for pending
+   frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2926,8 +2927,8 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the limit on measurements that are not yet re
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
-                             a thread sees its own changes */
+    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; accesses are
+                             relaxed, because a thread always sees its own changes */
     mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
@@ -3033,8 +3034,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes a ledger's measurements off the list and returns them in their order. These are the
-   measurements on the streams with this handle, or all if `handle` is NULL. */
+/* Takes measurements of a ledger off the list and returns them in their order. If `handle` is NULL,
+   takes all of them, else those on the streams with this handle. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3138,7 +3139,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
    free has failed. Owns no state. Locks: none. */
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
+    memlord_realloc_token token; /* the token of memlord_free_begin, if `begun` is 1 */
     int begun;
     memlord_device device; /* the block's device, if `bytes` is not 0 */
     uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
@@ -3228,7 +3229,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 
-/* Returns a request without arguments. */
+/* Returns a request whose arguments are not set yet. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
@@ -3346,8 +3347,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 }
 
 /* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
-   the error of a call that found no memory. So the callbacks of a collection do not see the error,
-   nor does the host after a later success. (The error is not sticky, so it can be cleared.) */
+   the error of a call that found no memory. So the callbacks that give memory back do not see
+   the error, nor does the host after a later success. (The error is not sticky, so it can be
+   cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3455,7 +3457,7 @@ extern "C" {
 /* -- attach -- */
 
 /* If `on` is 1, makes integrated GPUs share the cpu's memory in the ledger. These GPUs then have
-   the capacity of the cpu, with the limits of containers. If the ledger refuses, because
+   the capacity of the cpu, which a container may limit. If the ledger refuses, because
    reservations are open, a GPU stays a device of its own. If `on` is 0, undoes the sharing. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
@@ -3638,8 +3640,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a per-thread stream needs its event now, because another thread may ask the fence later, and
-       cannot name this stream */
+    /* a per-thread stream needs its event now, because the thread that later asks whether the fence
+       is done may be another one, and that thread cannot name this stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3668,7 +3670,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
 }
 
 /* Gives the block its fence before the real free, because after the real free another thread may
-   get the address. If there is no memory for a fence, the block ends at once. */
+   get the address. If there is no memory for a fence, the block does not wait for the stream. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3847,8 +3849,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* with 0 bytes the part is looked up by address again, because another
-                         mapping may have ended */
+        m->bytes = 0; /* makes mli_cuda_mapping_match search by address again, because the
+                         part may have changed when another mapping ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */
@@ -4144,7 +4146,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* A CUresult has the same number as the cudaError_t for it. */
+/* An error has the same number as a CUresult and as a cudaError_t, so a cast converts it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);

@@ -36,8 +36,9 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded. The old storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. The key of a storage is its device type and `storage`.
+   If a storage with the same key is live, its free was not recorded. The old storage ends now, and
+   counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -199,11 +200,11 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
-   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
-   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If all tags
-   together then have more arena bytes than the device, the largest tags give up the excess. Each
-   tag that gives up bytes counts as an underflow. Storages are never touched.
+/* Takes bytes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, the result is MEMLORD_OK, and the statistic `underflows` counts the call. The bytes
+   come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
+   bytes. If all tags together then have more arena bytes than the device, the largest tags give up
+   the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
    Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
@@ -297,9 +298,9 @@ typedef struct memlord_place {
     uint64_t offset;      /* place of the call in the module; no module: return address - 1 */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made. They are those that
-   the ledger found when it first saw the address. The module may be unloaded by now. The strings
-   live until destroy.
+/* Gets the module, offset and build id of a site that memlord_site_at made. The ledger found
+   these values when it first saw the address. The module may be unloaded by now. The strings live
+   until destroy.
    Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
            ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
@@ -428,7 +429,7 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
 /* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
    that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
    frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
-   the stack ends. This function reads only the thread's own stack, and ends at the first frame
+   end too early. This function reads only the thread's own stack, and ends at the first frame
    outside it. It returns 0 on the stack of a fibre or a signal, and on systems other than Linux on
    x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
@@ -674,7 +675,7 @@ typedef struct memlord_anomaly {
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
     uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
-    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
+    uint64_t bytes;        /* sum of the bytes of the mistakes' blocks, as far as these are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
                                    ledger was made */
@@ -753,9 +754,8 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
    the stream that was set before, so that the host can set that again later. A block keeps its
    stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
-   stream, blocks are recorded without scope and stream, and count among the dropped scopes of
-   reports. If there is no memory for the thread's record, the thread has no stream, and
-   dropped_sites counts the call.
+   stream, blocks are recorded without scope and stream, and dropped_scopes grows. If there is no
+   memory for the thread's record, the thread has no stream, and dropped_sites counts the call.
    Cost:   tens of ns; the next alloc takes a slower path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 

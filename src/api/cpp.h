@@ -1,6 +1,6 @@
 /* ------------------------------------------------------------------------- >>cpp --
-   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
-   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
+   Types for C++11 and later. They need neither exceptions nor RTTI. Their namespace is mlord,
+   as memlord is the type of a ledger. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
@@ -168,7 +168,7 @@ public:
     handle(handle &&other) noexcept : handle() { swap(other); }
     handle &operator=(handle &&other) noexcept {
         handle taken(static_cast<handle &&>(other));
-        swap(taken); /* the end of `taken` then ends the storage that *this had */
+        swap(taken); /* the end of `taken` then ends the reference that *this had */
         return *this;
     }
     handle(const handle &) = delete;

@@ -183,8 +183,9 @@ enum {
     MEMLORD_FLAG_SITES = 2,       /* counting per site is on from the start */
     MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
-                                     _retire, _alloc_retry and on pollers: see >>threading */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and polls of fences happen only in memlord_gc_poll,
+                                     _gc_run, _retire, _alloc_retry and on pollers: see
+                                     >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
     MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* the host's calls take snapshots, and no thread of the
@@ -199,7 +200,7 @@ typedef struct memlord_desc {
     uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
     uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
-    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: memlord_create makes no ring */
     uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
                                     a peak; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */

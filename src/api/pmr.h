@@ -26,8 +26,8 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        /* This is the last call before the record, so that the site need not be saved across
-           another call. */
+        /* This is the last call before memlord_alloc, so that the site need not be saved
+           across another call. */
         const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;

@@ -77,8 +77,8 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
    stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
    configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
-   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
-   clock, as for snapshots. A later start replaces the earlier one. Failed exports count in
+   end in .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock measures the
+   interval, as for snapshots. A later start replaces the earlier one. Failed exports count in
    dropped_exports. If several fail in a row, the first failure is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ, because node_exporter refuses a
@@ -162,12 +162,13 @@ enum {
    realloc always end a block that is recorded. If an allocator gets its functions by a call, such
    as sqlite3_config, pass it the functions of the table after the install, and again after the
    uninstall.
-   MemLord's functions call those of their own host as long as MemLord is loaded. So each set of
-   five functions takes one of four slots for good. After an uninstall the same set takes the same
-   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own.
-   Two hooked tables with the same functions take two slots. To share a ledger and a slot, copy a
-   table that is hooked. Another install of a hooked table changes the ledger and the `which` of the
-   table. After the ledger has ended, MemLord's functions record nothing.
+   A slot keeps the host's five functions. MemLord's functions call those in their slot as long as
+   MemLord is loaded. So each set of five host functions takes one of four slots for good. After an
+   uninstall the same set takes the same slot again. Four tables may be hooked at once, each with a
+   ledger and a `which` of its own. Two hooked tables with the same functions take two slots. To
+   share a ledger and a slot, copy a table that is hooked. Another install of a hooked table changes
+   the ledger and the `which` of the table. After the ledger has ended, MemLord's functions
+   record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
            E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the

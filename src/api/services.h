@@ -60,9 +60,10 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
-   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
-   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All fields are 0 before the
+   call. It returns 0, or another number if the capacity is not known. It runs on the poller, or on
+   a thread that asks for a sample or reads a capacity, one call at a time for a device. It may
+   block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
@@ -153,10 +154,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
    sites, with untagged bytes and arenas among them. If several devices share the memory, each tag
    and site comes with its device. The line also has the bytes of the tags and sites that it does
    not list, how many requests failed on this device before, how many bytes the neighbours on the
-   page hold there, and how many of them rest: see memlord_pressure_open and memlord_pressure_raise.
-   It returns a length as snprintf does, and allocates nothing. MemLord logs this line itself when
-   an allocation fails for good. When a reservation is refused, it logs the line as a warning, at
-   most once a second.
+   page hold there, and how many neighbours rest (run no callbacks for a while): see
+   memlord_pressure_open and memlord_pressure_raise.
+   The function returns a length as snprintf does, and allocates nothing. MemLord logs this line
+   itself when an allocation fails for good. When a reservation is refused, it logs the line as a
+   warning, at most once a second.
    Cost:   walks tags and sites. MemLord's own lines cost no walk if the ledger has no logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -172,7 +174,7 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
    nothing counts twice. Those of memlord_alloc_retry do, too: that call needs room only for the
    bytes that the ticket lacks. An alloc of another thread comes off the ticket if it names the
    ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a thread come off its
-   8 latest tickets. Bytes that those lack count in full, unless the alloc names a ticket. A thread
+   8 latest tickets. Bytes beyond these tickets count in full, unless the alloc names one. A thread
    may hold any number of tickets for other threads to name.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`.
@@ -269,8 +271,8 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
    NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
-   any number of requests. Bytes beyond the ticket count in full. A ticket has no account: name the
-   account that is to be charged, too.
+   any number of requests. Bytes beyond the ticket count in full. A ticket does not tell which
+   account the alloc is charged to: name that account, too.
    A ticket that is closed, or of another physical device, is taken as 0. So is an account that is
    closed, or of another device. The alloc is then recorded with the thread's own tickets or
    account, `refused` counts it, and the result is MEMLORD_OK.
@@ -367,14 +369,16 @@ typedef struct memlord_gc_event {
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
     uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
-                                         ledger, with this one and the failed ones */
+                                         ledger; includes this one and the failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
-                           gc_failed counts the run */
-    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
-                           starts over for each of them; 0: for this device alone */
+    int ran;            /* 1: the callback ran; 0: it could not run. If no callback of a
+                           collection could run, gc_failed counts the collection, and
+                           MEMLORD_METRIC_FREED does not start again from 0 */
+    int family;         /* 1: this run gave back memory of all devices of the type, so
+                           MEMLORD_METRIC_FREED starts again from 0 on each of them; 0: it does so
+                           on this device only */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
@@ -421,9 +425,9 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it where
-   callbacks may run. Without pollers it first samples the devices whose latest sample is older than
-   the pollers' interval.
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER the host makes this
+   call where callbacks may run. Without pollers the call first samples the devices whose latest
+   sample is older than the pollers' interval.
    Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
@@ -458,9 +462,11 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
    called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
    the device. Only the bytes beyond the tickets must fit. A collection for MEMLORD_REASON_LIMIT
-   gets these bytes as `needed`. While fn tries, no other alloc can use them. A request that fails
-   gives them back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   gets these bytes as `needed`. While fn tries, all bytes of the request are reserved, so no other
+   alloc can use them. A request that fails gives all of them back. A NULL policy is that of the
+   environment variable MEMLORD_RETRY, or the default. If fn found no memory, or the limit of the
+   device refuses the request, the text of memlord_explain is logged. If fn found no memory, the
+   device is sampled before that.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -486,8 +492,8 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 #endif
 
 /* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
-   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, because memlord_alloc_retry counts there.
+   in oom_failures. It logs the text of memlord_explain, at most once a second. Inside a
+   memlord_try_fn it does nothing, because memlord_alloc_retry counts there.
    Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
@@ -540,7 +546,8 @@ enum {
    With a page (memlord_pressure_open) it is the pressure of all processes on the page: the bytes in
    use are at least the sum of what these processes hold, and an emergency of one of them is an
    emergency of all. The limit is that of this process alone. Where the capacity is not known, the
-   limit takes its place. */
+   limit takes its place. For 2 s after a stall for memory (see memlord_pressure_open), the level of
+   the host's memory is at least WARNING. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -555,7 +562,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
    identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has a
    built-in identity, which memlord_pressure_open finds: that of the cgroup with the lowest memory
-   limit or, if no limit is set, that of the machine. NULL or "" takes off what the host has set.
+   limit or, if no limit is set, that of the machine. NULL or "" removes what the host has set.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
            MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
@@ -614,7 +621,7 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
            MEMLORD_MAX_SCOPES paths. Reports count the scopes that were dropped with E_NOMEM.
-   Cost:   tens of ns, and one or two for each device and thread. */
+   Cost:   tens of ns, and one or two ns more for each pair of a device and a thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. When a thread exits, its open scopes end, too.
@@ -624,8 +631,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes that the
    invocation works on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps
-   one copy of each text, until destroy. These texts and the names of checkpoints get half of
-   MEMLORD_MAX_STRINGS.
+   one copy of each text, until destroy. This call and memlord_checkpoint refuse a text
+   with which the ledger's strings would take more than half of MEMLORD_MAX_STRINGS (E_NOMEM).
    Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
@@ -635,9 +642,9 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    scope: its blocks remember the scope, and scopes that it begins are inside.
    The work of all threads is one invocation. The invocation ends when the last thread has left the
    scope. Its delta is the sum over all threads. Its time runs from the begin of the scope to the
-   last end. Its peak is the highest sum over all threads. The peak is never too high. It may be too
-   low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The scopes around
-   the exported one do not include what other threads did.
+   end of the invocation. Its peak is the highest sum over all threads. The peak is never too high.
+   It may be too low by a counter_batch for each thread, but is exact with MEMLORD_FLAG_EXACT. The
+   scopes around the exported one do not include what other threads did.
    Any number of threads may have a copy of the token, and adopt it until the exporting thread ends
    the scope. If a thread that has adopted the token exports the scope, too, it gets the same token.
    A thread that has adopted the token stays in the scope until it returns the token, even after the
@@ -656,8 +663,8 @@ MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_tok
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
-           ledger; E_INVALID if `token` is NULL. */
+   Errors: E_STATE if the innermost scope is not that of the token; E_UNKNOWN if the token is of
+           another ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -700,7 +707,7 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
    has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
    too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
-   again when the work is suspended:
+   swap it out when the work is suspended, by the same call:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
@@ -805,7 +812,8 @@ typedef struct memlord_event {
     uint64_t scope;           /* number of the thread's innermost scope; 0: none */
     uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
+/* Gets an event. A result other than 0 ends memlord_events_each. */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event);
 
 /* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
    takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has

@@ -9,7 +9,7 @@
    pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
-/* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
+/* Returns the ledger that has this generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
    Cost:   a few ns. A call takes a lock and walks the ledgers if it asks for another generation
            than the thread's last call did, or if a ledger was destroyed since that call. */
@@ -58,8 +58,8 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
    adopted scopes that were not returned. If longjmp has skipped the end of a guard, the end of the
    next outer guard ends the tag or scope of that guard, too. A second end does nothing. If the
    current context is not the one that the guard began in (the thread or the fibre is another), the
-   call ends nothing. In the sum of all devices, dropped_sites counts such calls. The first of them
-   is logged. */
+   call ends nothing. dropped_sites of memlord_device_all() counts such calls. The first of them is
+   logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
@@ -77,8 +77,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
 }
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each function makes the real call, records on the cpu device (mapped for a file's mmap), and
-   keeps errno. */
+   Each function makes the real call, records it on the cpu device (an mmap of a file: on the
+   mapped device), and keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
 /* Calls malloc, and records the block. */

@@ -6,11 +6,12 @@
    the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
    record has a cell for each row that the thread counts on, with the thread's own part of the
    counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A birth is the mark,
-   scope and stream that a block began with, taken together. A stamp is a time, by the processor's
-   counter or the ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the
-   ledger starts. A safe point is a moment at which host code may run, such as memlord_gc_poll. The
-   cold lock is mli_process.cold_lock. */
+   for which there is no record. A picked block is one whose stack was sampled. A mark is a
+   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
+   that a block began with, taken together. A stamp is a time, by the processor's counter or the
+   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
+   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
+   lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -165,8 +166,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before other threads can find the dev */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads with unpublished bytes the margins of bands
-                          (services/bands.h) allow for */
+    mli_u32 allowance; /* how many threads there may be before the margins of bands (see
+                          services/bands.h) must be widened for their unpublished bytes */
     uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
                           has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
@@ -180,7 +181,7 @@ struct mli_stacks_state {
     mli_u64 estimated; /* the last value of `bytes` that was above 1; 0: there was no such value */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
-                          is 1 */
+                          is 1, or while the ledger is made */
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
@@ -275,15 +276,17 @@ struct memlord {
     MLI_STATES(MLI_X)
 #undef MLI_X
     mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member,
-                              because the interposer still names places after the program has
-                              ended, and the age of the ledger leaves that time out */
+                              runs. Only the interposer (a preloaded MemLord) sets this member.
+                              The interposer looks up the names of places after the program has
+                              ended, and the age of the ledger does not include the time for
+                              this */
 };
 
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
+                    else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -308,7 +311,8 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns. If `program_ended` is set, returns the age at that time. */
+/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
+   ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
@@ -323,7 +327,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
    function tells which table the host called it from. A thread that hooks a table holds the
    registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* the host's table that is hooked now; NULL: no table is */
+    memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
@@ -333,7 +337,8 @@ typedef struct mli_hooked {
                              MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: every function that allocates records */
+#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
+                                 allocates memory also records the block */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -449,16 +454,16 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
                                 counts no new alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block that is not the
-                                last one the thread has picked, so mli_thread.taken_key does not
-                                change */
+    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
+                                is not the thread's last picked block, so the call does not change
+                                mli_thread.taken_key */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
                                 books/blocks */
-    mli_spare_block spare;   /* memory for the call in progress, if it found too little under the
-                                cold lock */
+    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
+                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;

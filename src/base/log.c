@@ -30,7 +30,8 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the end of a line that is cut */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
+                                                  sequence and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;

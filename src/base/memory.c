@@ -3,11 +3,11 @@
 #include "base/atomics.h"
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. Regions are small, because a small region becomes free as a whole sooner than a
-   large one. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size, because all tables of a ledger's map grow at about the
-   same time, and the larger tables need the room of the smaller ones. */
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless the
+   ledger has no other region. Regions are small, because a small region becomes free as a whole
+   sooner than a large one. Blocks above 16 KiB come from the allocator directly and go back to it.
+   A free piece merges with free neighbours of any size, because all tables of a ledger's map grow
+   at about the same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
@@ -85,8 +85,9 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Has the system make pages that are about to be used. One request takes less time than a page
-   fault for each page. Older systems refuse the request, and the faults make the pages. */
+/* Asks the system to allocate pages that are about to be used. One request takes less time than a
+   page fault for each page. An older system refuses the request, and allocates each page at its
+   page fault. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
@@ -144,8 +145,9 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* larger blocks, such as a ring
-                                                                     of events, fill slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
+                                                                     as a ring of events, because
+                                                                     such a block fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -255,7 +257,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 
 /* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
    class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is. */
+   large enough. If none of the 16 is large enough, chooses the first later piece that is
+   large enough. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -287,9 +290,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns the bytes that a block above 16 KiB takes besides its own. These bytes are for the
-   alignment of the block, and for a pointer to the start of the allocator's memory. A block of the
-   os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
+   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
+   the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -311,9 +314,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(at, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
-   caller gives the region back to the allocator, without the lock. The last region of a ledger
-   stays. */
+/* Frees a piece. If no piece of its region is in use any more, and the ledger has another region,
+   takes the region off the list of regions and returns the region. The caller gives the region back
+   to the allocator, without the lock. Otherwise returns NULL. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;

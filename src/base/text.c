@@ -90,7 +90,7 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
     mli_put_str(o, ".");
     mli_put_digits(o, v, 10, digits);
 }
-/* Writes tenths / 10, without a decimal that is 0. */
+/* Writes tenths / 10. Writes the decimal only if it is not 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
     if (tenths % 10)
         mli_put_fixed(o, tenths, 1);
@@ -163,8 +163,8 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the least code, by length of
-                                                                     its sequence */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
+                                                                     the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -435,8 +435,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
-   unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
+   text is not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;

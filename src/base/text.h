@@ -18,7 +18,7 @@ typedef struct mli_out {
     char *buf;
     size_t cap, used;
     size_t total;    /* bytes that were written so far, including those that were cut */
-    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
+    size_t name_max; /* how many characters of a name mli_put_escaped writes at most; 0: all */
     int html;        /* 1: mli_put_escaped writes &lt; for < and &amp; for & */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;

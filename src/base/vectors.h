@@ -26,14 +26,14 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number, or NULL if the record's chunk is not made yet. A record that
+/* Returns the record with this number, or NULL if the record's chunk is not made yet. A record that
    was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number. If the chunk of the record is missing, makes it, in memory from
-   `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a release, which
-   pairs with the acquire load in mli_vector_at. Requires: the caller is the only one that adds to
-   the vector. */
+/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
+   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
+   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
+   that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */

@@ -105,17 +105,17 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
-   that tickets hold; `most` is the most that it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the sum of the charged bytes and the
+   bytes that tickets hold; `most` is the most bytes that the account may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
 /* Subtracts `bytes` from *of. If *of is less than `bytes`, sets *of to 0. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Charges `bytes` to an account. If the charged bytes and the bytes that tickets hold would then
-   exceed `most` together, charges nothing and returns MEMLORD_E_LIMIT. Counts a refusal if it
-   charges nothing, or if the account is then over its limit. */
+/* Charges `bytes` to an account. If the sum of the charged bytes and the bytes that tickets hold
+   would exceed `most`, charges nothing, counts a refusal and returns MEMLORD_E_LIMIT. Also counts a
+   refusal if it charges bytes and the charged bytes alone then exceed the account's limit. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);

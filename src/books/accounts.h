@@ -20,9 +20,9 @@
 
 /* The first member of the record of a ticket or an account. The id of the ticket or account has the
    number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
-   closed record waits in a list until it is opened again, under the next generation. Ledgers begin
-   with different generations, so that a ledger does not take the ticket of another ledger for its
-   own. */
+   closed record waits in a list until it is opened again, under the next generation. The records
+   of each ledger begin with another generation, so that a ledger does not take the ticket of
+   another ledger for its own. */
 typedef struct mli_handle {
     mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
                                 it is closed; each opening and each closing adds 1 */
@@ -94,14 +94,14 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   `in_flight` is the bytes of the blocks that these calls record and whose bytes tickets hold.
-   Until such a call ends, its bytes count twice: as held by the ticket and as charged for the
-   block. */
+   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
+   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
+   charged for the block. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; its `bytes` include those that tickets hold. Requires:
-   the caller holds no lock. */
+   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 

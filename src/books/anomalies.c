@@ -65,8 +65,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of the block with this word2, or NULL if the block has none. Sets *tag to the
-   tag of the block, or to NULL. */
+/* Returns the alloc site of a block, or NULL if the block has none. `word2` is the word2 of the
+   block's mli_entry; 0: there is no block. Sets *tag to the tag of the block, or to NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);

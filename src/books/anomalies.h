@@ -26,10 +26,10 @@ static MLI_HOT void mli_site_given(const memlord_site *site) {
 
 /* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
    the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` has the numbers of the site and the tag of the
-   block that the mistake concerns, as the word2 of an mli_entry without a side record has them. A
-   `word2` of 0 means that the mistake concerns no block. Requires: the caller holds no lock, except
-   perhaps the orphan lock (mli_threads_state). */
+   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
+   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`

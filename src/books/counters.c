@@ -96,9 +96,9 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
-/* Returns 1 if the end of the call is to look for a due snapshot. A clock of the host may be called
-   only at the end of a call, so this function does not ask such a clock. Without a batch every call
-   publishes, and only one publication in 64 looks. */
+/* Returns 1 if the end of the call is to check whether a snapshot is due. Runs inside a shard, so
+   it does not read a clock of the host, but returns 1 if there is one. Without a batch every call
+   publishes, so the function returns 0 for 63 publications of 64. */
 static MLI_COLD int mli_look_is_due(memlord *lord) {
     const uint64_t due = mli_u64_load(&lord->counters.look_due);
     if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
@@ -134,18 +134,18 @@ static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
-   other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
-   most a batch. */
+/* Returns the share of a cell, the most bytes that it may hold back now. The share is the batch if
+   no other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
+   most the batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns the margin of a cell: how far its level may rise before the cell is published again. That
-   is half of the cell's share and, for a device, at most a 32nd of the peak. A publication checks
-   whether the live bytes have risen by a 16th, so that the device's holders (books/watches) are
-   noted again. Even if the share is large, the device's cell publishes before such a rise. */
+/* Returns the margin of a cell: how far its level may rise before the cell is published again. The
+   margin is half of the cell's share and, for a device, at most a 32nd of the peak. So even if the
+   share is large, a publication finds out when the live bytes have risen by a 16th. The device's
+   holders (books/watches) are then noted again. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -182,11 +182,11 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
-/* Makes the thread `of` publish its cell at its next call, after a peak reset of the device. Until
+/* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
    then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. For mli_cell_held the limit becomes the base less 1 and less twice these
-   bytes. A free that has already read `special` changes these bytes, so it must publish the cell,
-   too. It does so because the threshold of mli_cell_next_check is 0. */
+   row->held in the peak. The limit becomes base - 1 - 2 * these bytes, so that mli_cell_held can
+   compute them. The threshold of mli_cell_next_check becomes 0, so that a free that has already
+   read `special` publishes the cell, too. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
@@ -400,9 +400,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. The load of
-   `level` also pairs with the release stores of `level` by the calls that count. So the later loads
-   see all that the cell's thread counted before it stored that level. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in the order of the code.
+   The load of `level` also pairs with the release stores of `level` by the calls that count. So the
+   later loads see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -425,8 +425,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    peak. With a batch no cell can publish while the row is locked. So the published bytes and what
    one cell holds back were live together. The levels of all cells are read one after the other, and
    may never have been live together: one thread may have freed before another allocated. If a
-   second pass finds the same sums, they were live together, because a call changes `allocs` or
-   `out` before the level. Without a batch the published bytes are the live bytes. */
+   second pass finds the same sums, the levels were live together, because a call changes `allocs`
+   or `out` before the level. Without a batch the published bytes are the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);

@@ -104,8 +104,8 @@ typedef struct mli_row {
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
                               device's row */
-    mli_cell *first;       /* the cell that published first, after a second one has published and
-                              until the first publishes again or a peak reset; otherwise NULL */
+    mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
+                              and after the first publishes again or the peak is reset */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
     uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
                               have not published since */
@@ -146,7 +146,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the bytes before a sample is taken; under the phys lock, too */
+    mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -173,7 +173,7 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
 }
 
 /* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use its table. If the shard is stopped (books/map), waits for the shard's lock. */
+   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
@@ -229,7 +229,7 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
@@ -239,8 +239,8 @@ typedef struct mli_row_delta {
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside, because
-   its row may need memory. A fork may then come between the end of the block and that count. */
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
+   after the block has ended. A fork may come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 

@@ -43,7 +43,7 @@ typedef struct mli_subbuf {
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
-    mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
+    mli_ring_event at[1]; /* room for mli_ring.subbuf_events events */
 } mli_subbuf;
 typedef struct mli_ring {
     /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this

@@ -11,8 +11,8 @@ struct mli_fences_state {
                                          ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free
-                                         does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
+                                         free does not have to allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };

@@ -17,7 +17,7 @@
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* counts the calls that found a queue of the type; it may be too low */
+    mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
                          ask */
@@ -89,7 +89,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
-#define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
+#define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
 #define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
@@ -108,7 +108,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
    that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
+/* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has

@@ -237,9 +237,9 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how often a reservation is tried again; the
-                                                     tries take about 50 ms together, and the thread
-                                                     sleeps for most of it */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
+                                                     the tries take about 50 ms together, and the
+                                                     thread sleeps for most of that time */
 /* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
    Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
    the upper bound of the live bytes may be too high while other threads change their cells. If
@@ -247,8 +247,8 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* the next sums cannot overflow, because the live
-                                               bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
+                                               live bytes are less than 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;

@@ -58,7 +58,7 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
    so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
    takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
    bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys. */
+   are at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);

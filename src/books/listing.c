@@ -92,7 +92,7 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-#define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
+#define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
 /* If a shard has more matches than may be copied at once, splits the query into parts and returns
    1. This happens where small blocks lie close together. The hash of a block's key decides which
    part the block is in. So each block is listed once, even if the table changes between the
@@ -142,7 +142,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and the number of its calls */
+typedef struct mli_block_call { /* a function of the host, and how many times it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;

@@ -66,9 +66,8 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
 }
 
 /* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
-   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
-   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
-   stopped. */
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that joins the list
+   later sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);

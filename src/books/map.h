@@ -2,8 +2,8 @@
    shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
    The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
    the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns what else an alloc
-   looks up for an entry: the number (dev) of a device, and the number of the current mark
+   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
+   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
    (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
    while it uses the shard's table, and it counts its changes of the table before it leaves.
    bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
@@ -79,9 +79,9 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of, made of 4 bits of type and 7 bits of
-   index. If the type or the index of a device has more bits, returns the index of the last element;
-   that element is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
+   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
+   which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -120,8 +120,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* how many buckets may have a key: the home and the 15 buckets after it.
-                            They are the window of the key */
+#define MLI_PROBE_MAX 16 /* how many buckets a key may be in: its home and the 15 buckets after
+                            its home. These buckets are the window of the key */
 
 /* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
    vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
@@ -203,7 +203,7 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
    header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
-   with the release store of the header that drops it. */
+   with the release store that drops the lock. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -395,7 +395,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller and every thread T of the ledger. Each of the two first stores and then loads.
+/* Orders the caller and every thread T of the ledger. Each of them stores first, and loads later.
    T's load sees what the caller stored before this call, or the caller's load after this call sees
    what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
    T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
@@ -409,7 +409,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
    T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
    later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
-   for longer.
+   for longer than that.
 
    Some callers may still get the barrier while others are refused it. Each caller is ordered
    by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a

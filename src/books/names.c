@@ -5,7 +5,7 @@
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of the kept strings; its items are mli_stb_string */
+    mli_dict strings;            /* the table of kept strings; its items are mli_stb_string */
     uint64_t bytes;
     mli_ptr labels;              /* const char *: a kept string */
 };
@@ -44,8 +44,9 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* not NULL if the retry did not use the block,
-                                                      because another thread did the same work */
+    mli_own_free(lord, spare->block, spare->size); /* the block is still here if the retry did not
+                                                      use it, because another thread did the same
+                                                      work */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -56,7 +57,7 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* before each allocation for stb_ds, this many bytes hold its size */
+#define MLI_DICT_HEAD 16 /* this many bytes in front of each allocation for stb_ds hold its size */
 
 /* Returns how many bytes of a block an allocation of `size` bytes takes, the head included. */
 static size_t mli_dict_takes(size_t size) {

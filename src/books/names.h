@@ -79,9 +79,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-/* The top 8 bits of a key are a dev or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or a device; the value
-                                  is the record of the site, or the dev of the device */
+/* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
+                                  of a device; the value is the record of the site, or the dev of
+                                  the device */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
 #define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is

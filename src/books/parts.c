@@ -247,8 +247,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
-                                    already */
+    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
+                                    already has other parts */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,

@@ -78,10 +78,10 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   the record only if one more reference would need it. If the result is E_UNKNOWN or E_NOMEM, the
-   probe has ended. The function allocates the record between two probes, because nothing may be
-   allocated inside a shard. */
+/* Finds the key of a live block, and makes the side record of the block if there is none. With
+   `for_ref` makes the record only if one more reference would need the record. If the result is
+   E_UNKNOWN or E_NOMEM, the probe has ended. The function allocates the record between two probes,
+   because nothing may be allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);

@@ -1,7 +1,7 @@
 #include "books/picks.h"
 #include "base/memory.h"
 
-#define MLI_PICK_MIN 16 /* the entries of the first table of a part */
+#define MLI_PICK_MIN 16 /* the number of entries in the first table of a part */
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
@@ -39,8 +39,8 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     part->count--;
 }
 
-/* Replaces a part's table by the larger one in *table, unless another thread has done so. In either
-   case *table and *cap are then the table that the caller frees. */
+/* Replaces a part's table by the larger one in *table, unless another thread has done so.
+   Afterwards *table is the table that the caller frees, and *cap is its number of entries. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const mli_picks old = *part;

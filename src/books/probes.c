@@ -72,10 +72,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Stores what a probe changes, and unlocks the probe's buckets. `by` is 1 for an insert, -1 for an
-   erase, and 0 for no change. If `by` is not 0, stores the header of the slot's bucket. If that
-   bucket is not the home, adds `by` to the shard's `displaced` and to the overflow counts of the
-   buckets before it. The release store, which unlocks a bucket, pairs with the acquire in
-   mli_bucket_try. */
+   erase, and 0 for no change. If `by` is not 0, stores probe->header in the bucket with the number
+   probe->bucket. If this bucket is not the home, adds `by` to the shard's `displaced`, and to the
+   overflow counts of the buckets before this one. The release store, which unlocks a bucket, pairs
+   with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -152,8 +152,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
-                                                  shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
+                                                  the shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))

@@ -16,10 +16,10 @@
 #include "books/threads.h"
 #include "books/map.h"
 
-/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
-   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
-   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
-   bucket that it probes. */
+/* A thread probes while it is inside the shard, or while it holds the shard's lock and has stopped
+   the shard, so that no thread is inside. Probing changes no entry. The probe notes the slot and
+   the header to store, and mli_probe_insert or mli_probe_erase stores that header. In a shared
+   shard the thread locks each bucket that it probes. */
 
 typedef struct mli_probe {
     mli_shard *shard;

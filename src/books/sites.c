@@ -43,8 +43,9 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in a module. If there is none,
-   returns NULL, and *key gets a free key of the index under which the site can be added. */
+/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
+   is none, returns NULL, and *key gets a free key of the index under which the site can be
+   added. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -139,9 +140,9 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if another build id is now in memory where that of `module` was; else returns 1. Also
-   returns 1 if the id cannot be read. The id can be read only if it lies in the first page of the
-   module, because whichever module is there now has that page. */
+/* Compares the build id of `module` with the bytes that are now at the address of the id. Returns 0
+   if they differ, and 1 if they are equal or cannot be read. They can be read only if they lie in
+   the first page of the module, because any module that is there now has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;

@@ -37,8 +37,8 @@ typedef struct mli_scope_record {
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache; a home is an entry at which a
-                              look-up may begin */
+#define MLI_CACHE_MAX 8192 /* the most homes of a thread's cache (see mli_cache_entry); a home
+                              is an entry at which a look-up may begin */
 
 /* A birth: the mark, the scope and the stream under which blocks were allocated. */
 typedef struct mli_birth {
@@ -134,8 +134,8 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls this function first. Requires: the
+/* Looks up the symbol of each return address that was not looked up before. Reads the symbols of
+   each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. The symbol of a return address is looked up here, when the

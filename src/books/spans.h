@@ -3,7 +3,7 @@
    device it records the level of the thread's cell (bytes allocated less freed) when the scope
    began, and the highest level since. services/scopes begins and ends spans, and services/joint
    shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
-   needs no lock for that. Locks: joint, one for each invocation. */
+   needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
 #include "api/api.h"
@@ -22,11 +22,12 @@ typedef struct mli_span_peak {
 } mli_span_peak;
 
 /* An invocation of a scope that was exported, so that other contexts (of threads or fibres) may
-   enter it, too. The base of a thread's cell is the published part of the cell's level, and is at
-   most that level. While a thread runs a context that is in the invocation, the member `level`
-   includes the base of the thread's cell, less the level at which the context's span began. So
-   `level` is at most the bytes that all contexts have added. `high` is at most the peak of these
-   bytes. `bytes`, `blocks` and `delta` are sums over the contexts that have left. */
+   enter it, too. The base of a thread's cell is the part of the cell's level that is published
+   (added to the device's published bytes: see books/counters). The base is at most the level.
+   While a thread runs a context that is in the invocation, the member `level` includes the base of
+   the thread's cell, less the level at which the context's span began. So `level` is at most the
+   bytes that all contexts have added. `high` is at most the peak of these bytes. `bytes`, `blocks`
+   and `delta` are sums over the contexts that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards what follows, except for token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
@@ -60,9 +61,9 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
    of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an exported invocation on a device. Before that, the highest level
-   since the last call was the old level plus `above`. Raises `high` to the higher one of this level
-   and the new level, if `high` is lower. `by` and `above` are signed. */
+/* Adds `by` to the level of an exported invocation on a device. `above` is the highest level since
+   the last call, less the old level. Raises `high` to the old level plus `above`, or to the new
+   level, if one of them is higher than `high`. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
    base (published part) of the thread's cell. */

@@ -34,8 +34,8 @@ typedef struct mli_stack_calls {
     void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
 } mli_stack_calls;
 
-/* Returns these functions, or NULL before the first mli_stacks_begin. The acquire load pairs with
-   the release store in mli_stacks_begin. */
+/* Returns the ledger's mli_stack_calls, or NULL before the first mli_stacks_begin. The acquire load
+   pairs with the release store in mli_stacks_begin. */
 static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
     return (const mli_stack_calls *)mli_ptr_load_acquire(&lord->stacks.calls);
 }
@@ -72,9 +72,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean distance of samples, in bytes,
-   if the alloc is picked, else 0. If the mean has changed since the last draw, draws again. Drawing
-   again adds no bias, because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc that calls/fast does not serve. If the alloc is picked, returns the
+   mean of the bytes between samples, else 0. If the mean has changed since the last draw, draws
+   again. This adds no bias, because the rest of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -283,8 +283,8 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Adds the block that this call opens to the totals of its stack. A reader loads the samples and
-   their bytes before the estimates that include them: see mli_stack_totals_of. */
+/* Adds the block that the current public call opens to the totals of its stack. A reader loads the
+   samples and their bytes before the estimates that include them: see mli_stack_totals_of. */
 static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
@@ -323,7 +323,7 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-/* Adds the block that this call opens to the table and to the row of its stack. */
+/* Adds the block that the current public call opens to the table and to the row of its stack. */
 static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
@@ -411,8 +411,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames come before the first frame of the host. Searches for that frame
-   from the site's address on; if no frame has it, from the caller's; else from the first frame. */
+/* Returns how many of `n` frames come before the first frame of the host. The search starts at the
+   frame `site`. If there is none, it starts at the frame `caller`, or else at the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -476,9 +476,9 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
-   MLI_STACK_OWN frames of MemLord. Sets *from to the first frame of the host, and *cut to
-   MLI_CUT_... Returns the depth. If the call may not unwind, or the unwinder finds nothing, the
-   stack is the return address of the call, or is empty if that is unknown. */
+   MLI_STACK_OWN frames of MemLord. Sets *from to the index of the first frame of the host, and
+   *cut to MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or
+   the unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;

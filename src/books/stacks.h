@@ -40,7 +40,7 @@ typedef struct mli_stack_row {
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
-    mli_u64 variance;     /* the bits of a double, the variance of `live`, if `blocks` is not 0 */
+    mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
     mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
@@ -108,12 +108,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 /* Subtracts a block from the totals of its stack, after the block was removed from the table.
    `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room that the call has reserved in the table, if the call has not used this
-   room. */
+/* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the stack `pick` to the block that this call records under `key`. An older block had this
-   stack; the call moves that block or puts it back. The new block counts in the totals of the
-   stack on `dev`, for the site with the row `site`. */
+/* Gives the stack `pick` to the block that this call records under `key`. The call moves the
+   block that had this stack, or puts that block back on the map. The block under `key` counts in
+   the totals of the stack on `dev`, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 
@@ -150,7 +149,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
    changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets what counts from a reset to 0 in all rows and in mli_stacks_cut, and `peak` to `live`. */
+/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
+   `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);

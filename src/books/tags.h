@@ -23,8 +23,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the memlord_scope_site of the scope
-                                       and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+                                       the parent scope */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -47,9 +47,9 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If MLI_CACHE_PATH entries from the home on all have other keys, replaces
-   the entry at the home. The orphan record caches nothing, because its cells are used under a lock.
-   Requires: the caller is not inside a shard, because the cache may grow. */
+   from the key's home on. If the first MLI_CACHE_PATH entries from there all have other keys,
+   replaces the entry at the home. The orphan record caches nothing, because its cells are used
+   under a lock. Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
@@ -75,7 +75,7 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns one more than the number of scopes. The acquire load pairs with the store in
    mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
+/* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
    holds the cold lock. */

@@ -138,9 +138,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. The
-   thread has ended, or is the calling thread, which has new thread-local storage and so does not
-   know its number. The next sweep frees the records. */
+/* Finds the record of the thread `number` in each ledger, and sets its owner to MLI_NOBODY. That
+   thread has ended, or it is the calling thread, whose thread-local storage is new and does not
+   have the number yet. The next sweep frees the records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);

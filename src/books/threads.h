@@ -34,8 +34,9 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
-                                    exchange; the bit is never cleared */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange, because the
+                                    system refuses mli_barrier_all, or because this is the orphan
+                                    record; the bit is never cleared */
     MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
@@ -70,8 +71,9 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the span of the context's outermost scope; NULL until it is made;
-                               stays when the scope ends, for the next outermost scope */
+    struct mli_span *spans; /* the span (books/spans) of the context's outermost scope; NULL until
+                               it is made; stays when the scope ends, for the next outermost
+                               scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
     struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
                                 fibre */
@@ -196,8 +198,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
-   record. */
+   it, under a lock. Among them are threads past their exit hook, and threads that found no memory
+   for a record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -205,14 +207,15 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   The threads that share the orphan record always enter by an exchange, because the record cannot
-   tell which of them have seen MLI_SPECIAL_NO_BARRIER. The exchange and the load are seq_cst: see
-   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
-   record, unless it is the orphan record. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no
+   barrier. The threads that share the orphan record always enter by an exchange, because the
+   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
+   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
+   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
+   record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+/* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
    relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
    other threads clear that number only after the end of that thread. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. */
@@ -256,7 +259,8 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
    later. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number that reports give the thread record with an id. The orphan record has 1. */
+/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
+   has the number 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -274,7 +278,7 @@ MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
    registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
-   records. Requires: the caller holds the registry lock. */
+   records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -283,9 +287,9 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
-   key. This is the thread-local key whose destructor is the hook. The add and the load are seq_cst,
-   because another library may get the same key once MemLord has deleted it: see
-   mli_process_end. */
+   key. This is the thread-local key whose destructor is the hook. The addition to exit_key_users
+   and the load of exit_key_ready are seq_cst, because another library may get the same key once
+   MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
 /* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A

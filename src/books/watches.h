@@ -20,8 +20,8 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
+                         callbacks lock and the lock of the phys */
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
                                          both are signed numbers */

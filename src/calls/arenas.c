@@ -106,8 +106,8 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances, and counts the change on the device, on the tag and at the site. It counts
-   no alloc and no free. The site counts added bytes as allocated and at once as freed, because no
+/* Changes the balances, and counts the change on the device, on the tag and at the site. Counts no
+   alloc and no free. The site counts added bytes as allocated and at once as freed, because no
    later call can know at which site a byte was added. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
@@ -144,8 +144,8 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
    the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the check gets the
-   number 1. */
+   alloc does. That check also needs a valid storage. An arena has none, so the function passes
+   1 as the storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

@@ -176,8 +176,8 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
                           site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
-    if (i == n && r == MEMLORD_E_DEVICE) /* the first device that is not known is at fault: there is
-                                            no room for it */
+    if (i == n && r == MEMLORD_E_DEVICE) /* the ledger has no room for a new device, so the first
+                                            device that it does not know is at fault */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n)
         return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
@@ -263,9 +263,10 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces an old block may still need memory: if the
-   new block is charged to an account, or if another thread has ended the old block since
-   mli_hold_n. If there is no memory, the new block counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
+   replaces an old block may need memory here: if the new block is charged to an account, or if
+   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
+   counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -312,8 +313,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records all of n blocks or none. Takes all the memory first, and then records one block after
-   another. */
+/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
+   take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;

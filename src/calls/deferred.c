@@ -201,8 +201,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also sets p->due to the number of the next call, and p->late to the next time, at which a
-   queue may be due. */
+   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
+   p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;

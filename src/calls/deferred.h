@@ -20,13 +20,13 @@
    the block ends, and its end calls mli_call_end like any call. The slow function behind
    mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
    blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no queue. A thread that runs a function of a fence asks no other fence
+   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
    (mli_fence_is_running). */
 
-/* Ends a call that counted on a device. Does the work that the ledger's mask `alert` has for that
-   device, except MLI_ALERT_EVENTS, because the call has recorded its events already. May ask fences
-   only if `asks` is 1. If the system has no barrier for all threads, a thread always takes the slow
-   function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
+   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
+   the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |

@@ -15,7 +15,7 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free have all the code of
+/* The steps of one alloc and of one free. memlord_alloc and memlord_free have all the code of
    the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
    of its own. Such a call takes no lock and no locked instruction.
 
@@ -234,9 +234,9 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
-   cells for the rows. The bits in the thread's mask `special` say which of them the block has.
-   Looks only in the thread's record and in the cache of that record. Returns 0 if something is not
-   found there, or if the stack of this alloc is to be sampled. */
+   cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
+   scope, a tag or a site. Looks only in the thread's record and in the cache of that record.
+   Returns 0 if something is not found there, or if the stack of this alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {

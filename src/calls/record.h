@@ -23,7 +23,7 @@
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the thread record that the call counts on */
+    mli_thread *t;        /* the thread record in which the call counts */
     uint32_t dev;         /* the number of the block's device */
     mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;

@@ -68,9 +68,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
 
 /* Returns the bytes of this process's context on device i, which is what the driver itself needs
    there. The function computes them once, when a sample first finds the context: the bytes that the
-   process holds then, less those in the ledger. If NVML does not name the process, the growth of
-   the device's used bytes since the last sample without the context stands for what the process
-   holds. */
+   process holds then, less those in the ledger. If NVML does not name the process, the function
+   takes the growth of the device's used bytes instead, since the layer last saw the device without
+   the context. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);

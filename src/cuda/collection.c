@@ -40,9 +40,9 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 /* Trims the pools and graphs of a device: lets them give back unused memory. A trim leaves
    keep_bytes in the pools. A trim for a band (a threshold of the host) leaves more, if the pools
    may soon need more: the bytes used now, the freed bytes that the device may still use, and the
-   bytes freed since the last collection. This sum is limited to the most bytes that were ever used
-   at once. The reclaimed bytes include those that the pools give back by themselves during a wait
-   for pending frees. Requires: this thread has entered the device. */
+   bytes freed since the last collection. This sum is limited to the used_high of the pools. The
+   reclaimed bytes include those that the pools give back by themselves during a wait for pending
+   frees. Requires: this thread has entered the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;

@@ -116,7 +116,7 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
    thread runs a function that cudaLaunchHostFunc queued. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+/* Relaxes this thread's capture mode, so that the thread's calls of the driver end no capture.
    *mode gets the previous mode, which the caller restores later with d->capture_mode(mode). Returns
    0 or the driver's error. After an error nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);

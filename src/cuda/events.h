@@ -59,8 +59,8 @@ MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context
    (mli_cuda_relax). */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys kept events of a context, until it keeps at most `most` with timing and `most`
-   without. */
+/* Destroys kept events of a context, until the context keeps at most `most` events with timing
+   and `most` without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
 /* Destroys all events that are kept, and forgets the contexts without a known stream. */
 MLI_CUDA_PRIVATE void mli_cuda_events_end(void);

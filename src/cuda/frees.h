@@ -8,7 +8,7 @@
 #include "cuda/knobs.h"
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
+    memlord_realloc_token token; /* the token of memlord_free_begin, if `begun` is 1 */
     int begun;
     memlord_device device; /* the block's device, if `bytes` is not 0 */
     uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */

@@ -18,7 +18,7 @@ extern "C" {
 /* -- attach -- */
 
 /* If `on` is 1, makes integrated GPUs share the cpu's memory in the ledger. These GPUs then have
-   the capacity of the cpu, with the limits of containers. If the ledger refuses, because
+   the capacity of the cpu, which a container may limit. If the ledger refuses, because
    reservations are open, a GPU stays a device of its own. If `on` is 0, undoes the sharing. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
@@ -201,8 +201,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a per-thread stream needs its event now, because another thread may ask the fence later, and
-       cannot name this stream */
+    /* a per-thread stream needs its event now, because the thread that later asks whether the fence
+       is done may be another one, and that thread cannot name this stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -231,7 +231,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
 }
 
 /* Gives the block its fence before the real free, because after the real free another thread may
-   get the address. If there is no memory for a fence, the block ends at once. */
+   get the address. If there is no memory for a fence, the block does not wait for the stream. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {

@@ -112,8 +112,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 }
 
 /* Makes the real call once, as a memlord_try_fn. If the runtime had no last error before, clears
-   the error of a call that found no memory. So the callbacks of a collection do not see the error,
-   nor does the host after a later success. (The error is not sticky, so it can be cleared.) */
+   the error of a call that found no memory. So the callbacks that give memory back do not see
+   the error, nor does the host after a later success. (The error is not sticky, so it can be
+   cleared.) */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;

@@ -51,7 +51,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 
-/* Returns a request without arguments. */
+/* Returns a request whose arguments are not set yet. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));

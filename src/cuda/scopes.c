@@ -7,8 +7,8 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the limit on measurements that are not yet re
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
-                             a thread sees its own changes */
+    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; accesses are
+                             relaxed, because a thread always sees its own changes */
     mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
@@ -114,8 +114,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes a ledger's measurements off the list and returns them in their order. These are the
-   measurements on the streams with this handle, or all if `handle` is NULL. */
+/* Takes measurements of a ledger off the list and returns them in their order. If `handle` is NULL,
+   takes all of them, else those on the streams with this handle. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -23,9 +23,9 @@ typedef struct mli_cuda_attachment {
                             mli_cuda_process_lock */
     int has_retry;       /* 1: `retry` is set; used under mli_cuda_process_lock */
     int has_nvml; /* 1: the seat is a user of NVML; used only by the thread that changes the seat */
-    /* 1: at the layer's request, the device shares the cpu's memory in the ledger */
+    /* 1: the layer has told the ledger that the device shares the memory of the cpu */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
-    /* 1: samples and wrapped calls set the reserved bytes of the device */
+    /* 1: the layer keeps the ledger's reserved bytes of the device up to date */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
     /* the bytes that were in use on the device before this process made a context there; 0 if not
        known */

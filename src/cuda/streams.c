@@ -400,9 +400,9 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 /* -- asking -- */
 
 /* Stores in *done how many of a stream's n marks (recorded events) are done. Queries the first
-   mark, and then finds the last mark that is done by a binary search. If `waits` is not 0, it is a
-   position, and the function instead waits for the mark that stands for this position. If the wait
-   fails, the function queries the marks after all, because an earlier mark may have the error.
+   mark, and then uses a binary search to find the last mark that is done. If `waits` is not 0, it
+   is a position, and the function instead waits for the mark that stands for this position. If the
+   wait fails, the function queries the marks after all, because an earlier mark may have the error.
    Returns the driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
@@ -577,8 +577,8 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
    driver must be asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
-   `passed_on` is 1. Requires: the caller holds mli_cuda_streams_lock. */
+/* Returns what is known of a fence. If `passed_on` is 0, returns NOT_YET where it would otherwise
+   return RECORD or ASK. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;

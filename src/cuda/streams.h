@@ -44,8 +44,7 @@ typedef struct mli_cuda_stream {
                                   stream without a context gets the primary context of that
                                   device */
     uint64_t number;           /* no other stream has or had this number */
-    unsigned users;            /* how many fences and scopes are on the stream, and how many calls
-                                  work with it */
+    unsigned users;            /* how many fences, scopes and calls use the stream */
     unsigned inside;           /* how many threads call the driver for the stream */
     unsigned unplaced;         /* how many fences have no position yet, because their blocks are not
                                   freed yet */
@@ -54,8 +53,9 @@ typedef struct mli_cuda_stream {
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
     uint64_t failed;           /* the last position whose event has failed */
-    uint64_t refused;          /* positions up to this one that have no event will never get one */
-    uint64_t apart;            /* the least distance between two marks, in positions */
+    uint64_t refused;          /* up to this position, a free that has no event never gets one */
+    uint64_t apart;            /* a new mark replaces the last mark if the new mark is at most this
+                                  many positions after the mark before the last */
     uint64_t pass;             /* the number of the last call of mli_cuda_streams_record that took
                                   the stream */
     unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
@@ -82,8 +82,8 @@ MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
    default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle. Returns cudaStreamPerThread for 0 if the file is compiled so that 0 means the
-   per-thread stream. */
+/* Returns cudaStreamPerThread if `handle` is 0 and the file is compiled so that 0 means the
+   per-thread stream. Otherwise returns `handle`. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
 /* Returns the stream of a handle, and adds a user to the stream. Returns NULL if there is no

@@ -160,7 +160,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* A CUresult has the same number as the cudaError_t for it. */
+/* An error has the same number as a CUresult and as a cudaError_t, so a cast converts it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);

@@ -136,9 +136,9 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
    closed library. This destructor runs after the other destructors of the library, because 101 is
    the lowest priority that a host may use, and the lowest runs last. The destructor also runs at
    the end of the process, when other threads may still run. From then on, a thread that has no hook
-   yet shares the orphan record. The exchange and the add are seq_cst. So are the accesses of
-   mli_thread_hook to the same two words. So at least one of the two threads sees what the other has
-   written. */
+   yet shares the orphan record. The exchange and the add are seq_cst. The accesses of
+   mli_thread_hook to the same two words are seq_cst, too. So of this thread and a thread in
+   mli_thread_hook, at least one sees what the other has written. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

@@ -17,7 +17,7 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 /* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
-   is NULL, logs the sum of the blocks that the lines before leave out. */
+   is NULL, logs the sum of the blocks that the earlier lines do not show. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];

@@ -1,7 +1,7 @@
 /* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. Such a function initialises the state of its module, stops its threads, takes its locks
-   for a fork, mends it in a forked child, or frees it: see mli_life. Owns no state. Locks: for a
-   fork, those of all modules, all taken while the cold lock is held. */
+   order. One function of a module initialises the module's state. Others stop the module's threads,
+   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
+   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 #ifndef MLI_EMBED_LIVES_H
 #define MLI_EMBED_LIVES_H
 #include "api/api.h"

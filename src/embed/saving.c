@@ -252,8 +252,9 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
+   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
+   if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;

@@ -62,7 +62,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* poll, which tells when tasks wait for memory */
+#include <poll.h>     /* poll, for Linux's file of memory pressure */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -92,7 +92,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #define MLI_PATH_MAX 1024
 #define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module as the system has loaded it. A module is an executable or a library. */
+/* The module at an address, as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
     const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
@@ -110,8 +110,8 @@ typedef struct mli_image {
                        unloaded */
 } mli_image;
 
-/* The identity of the module that is at an address now. A module that is loaded there later has
-   another identity. */
+/* The identity of the module that is at an address now. It does not change if another build of
+   the same library is loaded at the same address later. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* the name that the loader has for the module, as in mli_image */

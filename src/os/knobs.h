@@ -4,8 +4,8 @@
 #define MLI_OS_KNOBS_H
 #include "api/api.h"
 
-/* The defaults of the knobs that a host may define (>>knobs in the manual). If a knob has an
-   impossible value, the compiler stops here. */
+/* The defaults of the knobs that a host may define. The manual, api/manual.h, describes the knobs
+   under >>knobs. If a knob has an impossible value, the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif

@@ -13,7 +13,7 @@
    stdio, uses little stack, and keeps errno. Requires: one caller at a time. An mli_cpu of zeros is
    valid. The caller may set `root`, and nothing else. */
 
-/* Which process a report is of. A text that is not known is "". */
+/* The process that a report is about. A text that is not known is "". */
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */

@@ -107,7 +107,7 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules that follow in the loader's list were loaded by dlopen */
+    int dynamic; /* 1: dlopen may have loaded the modules that follow in the loader's list */
     int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
@@ -179,7 +179,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
+    if (!search.modules) out->stays = 0; /* libc of a static program has not filled the list */
     errno = saved;
 }
 
@@ -308,8 +308,8 @@ static int mli_symbol_search_hits(const mli_symbol_search *search, uintptr_t sta
     while (part < most && !(search->parts[part / 8] >> part % 8 & 1)) part++;
     return search->parts[part / 8] >> part % 8 & 1;
 }
-/* Sets the symbol of each query whose address is in the symbol. If several symbols contain an
-   address, the one with the highest start is set. */
+/* Stores `symbol` in each query whose address is in `symbol`. If several symbols contain an
+   address, the query keeps the one with the highest start. */
 static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
                             const mli_symbol_search *search) {
     const uintptr_t start = bias + symbol->st_value;

@@ -2,7 +2,7 @@
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
+MLI_PRIVATE int mli_ticks_steady(void) { /* Intel and AMD call a steady counter "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -289,7 +289,8 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links, so a small race remains */
+    return rename(from, to); /* the file system has no hard links; this replaces a file that
+                                appeared after the call of access */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};

@@ -124,8 +124,9 @@ MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
    threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
-   output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
+   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
+   if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
@@ -134,7 +135,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd);
    exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
+/* Returns the ms from mli_now to `deadline`, rounded up, or 0 if `deadline` is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 #endif

@@ -15,10 +15,11 @@
 
 /* -- anomalies and drops -- */
 
-/* The statistics that are anomalies and drops, the heaviest first. Those that make totals too low
-   come first, then mistakes of the host, then detail that was lost. */
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
+                                                              that follows */
+/* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
+   totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
     MLI_STAT_dropped_bytes,
@@ -376,7 +377,7 @@ static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series 
 }
 /* Returns what a verdict on the growth of a device names: the tag that grows fastest, or else the
    site, or else the device. Returns NULL if nothing grows, or less than a quarter of the peak is
-   live. Stores the site that grows fastest in *site, or NULL. */
+   live. Sets *site to the site that grows fastest, or to NULL. */
 static const mli_series *mli_growth_of(const mli_report *r, uint32_t dev, const mli_series **site) {
     const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
     *site = mli_grower(r, dev, MLI_BOOK_SITE);
@@ -410,7 +411,7 @@ static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
     }
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not worth one if it
+/* Returns 1 if the first holder in a list of holders by tag is worth a verdict. It is not if it
    holds less than 1 % of `live`, or if all bytes are untagged and the ledger has no tag. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list, uint64_t live) {
     if (!list->count || list->at[0].bytes < live / 100) return 0;
@@ -515,9 +516,9 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of invocations
-   and snapshots that are no longer kept, because it is no fault that these lists are bounded. If
-   dev is 0, finds the counts that belong to no device. */
+/* Finds the next anomaly or drop as mli_anomaly_next does, but leaves out the counts of scope
+   invocations and of snapshots that are no longer kept. These counts show no fault, because the
+   lists of both are bounded. If dev is 0, finds the counts that belong to no device. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;

@@ -1,8 +1,9 @@
-/* Finds the functions that a site was called from. In each stack of the site this is the innermost
-   function that is in no standard library and is not the site's own function. A row is the number
-   of a site on one device, or the number of a stack. A node is a frame of a stack in the ledger's
-   tree of stacks. Owns the list of the stacks of each site in the report. May use reports/capture
-   and the reading functions of books/. Locks: those of the reading functions. */
+/* Finds the callers of a site: the functions that the site was called from. In each stack of the
+   site the caller is the innermost function that is in no standard library and is not the site's
+   own function. A row is the number of a site on one device, or the number of a stack. A node is a
+   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
+   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
+   functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -33,8 +34,8 @@ struct mli_callers {
 typedef struct mli_own_walk {
     memlord *lord;
     uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function among those of the frame, which are several if some are
-                                inlined; a walk starts at the innermost node and 0 */
+                                function in the frame, which has several if some are inlined; a
+                                walk starts at the innermost frame, with index 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);

@@ -43,9 +43,9 @@ MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 /* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
    an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
    `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
-   blocks have at most MLI_LEAKS / 2 groups, the table has all of them, except for about 1 of 100
-   such tables. If they have more, the table has the large groups, but a group of many small blocks
-   may have too few bytes. The sums of the table count every block. */
+   blocks belong to at most MLI_LEAKS / 2 groups, about 99 of 100 tables have all of these groups.
+   If the blocks belong to more groups, the table has the large groups, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
@@ -60,7 +60,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
    groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
    these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
-   count by their tag. */
+   are added up by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
@@ -73,23 +73,24 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
                             NULL if the blocks have neither */
     int is_site;
     size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
-    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; devices is
-                                       0 if they are not known, because some of the blocks are in no
-                                       group */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
+    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; if some of
+                                       the blocks are in no group, these numbers are not known, and
+                                       devices is 0 */
+    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
+                                       some of them are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the highest numbers of sites, tags, scopes and devices
-                                             that are counted; those that are added later are left
-                                             out */
+    uint32_t rows, tags, scopes, devices; /* the number of the last site, tag, scope and device that
+                                             is counted; later ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* the sum of each site, by row; then, for each tag, by row, the sum of its
-                            blocks without a site; NULL if there was no memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the site
-                            that was last counted there */
+    mli_leak_sum *sum;   /* for each row of a site: the sum of its blocks; then, for each row of a
+                            tag: the sum of its blocks without a site; NULL if there was no
+                            memory */
+    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
+                            listed site that has it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
     unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
@@ -101,8 +102,8 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
                                               uint32_t tags, uint32_t scopes);
 /* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
-   group that is shown. */
+/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
+   all blocks are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 

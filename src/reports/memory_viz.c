@@ -154,8 +154,8 @@ static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32
     }
     return n + memo->count;
 }
-/* Writes the frames of a block's stack. If the block has neither a stack nor a
-   site, leaves out the first frame, so that its scopes come first. */
+/* Writes the frames of a block's stack. If the block has neither a stack nor a site, leaves out the
+   first frame, so that the block's scopes come first. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
@@ -222,7 +222,7 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
 }
 
 /* Writes a live block. If the ring has events of the block's storage, writes the block as the last
-   of them left it, and not as in the map of live blocks, which was read a moment later. */
+   of these events left it. The map of live blocks was read a moment later, and may differ. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -245,8 +245,8 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has another number in place of its address: "oom" has
-   the free bytes of the device, "snapshot" has 0. */
+/* Writes an event. An event without a block has another number in place of an address: "oom" has
+   the free bytes of the device, and "snapshot" has 0. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");

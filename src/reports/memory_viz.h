@@ -1,6 +1,7 @@
 /* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
    items that were written, so that they can be repeated by their number. The ring has the latest
-   events of the ledger. Owns no state. May use reports/export and reports/ring. Locks: none. */
+   events of the ledger. A storage is the address or handle of a block. Owns no state. May use
+   reports/export and reports/ring. Locks: none. */
 #ifndef MLI_REPORTS_MEMORY_VIZ_H
 #define MLI_REPORTS_MEMORY_VIZ_H
 #include "api/api.h"

@@ -18,7 +18,7 @@ typedef struct mli_peak_part {
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that are already written for stacks */
     double stacks;  /* the sum of the bytes that the part's stacks held at the peak */
-    double upto;    /* the part of `stacks` that belongs to stacks which are already written */
+    double upto;    /* how many of the bytes in `stacks` are of stacks that are already written */
     double scale;   /* how many bytes a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
@@ -37,7 +37,7 @@ static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
     while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
     return &p->part[i];
 }
-/* Fills in the parts of the sites that held most of the device at its peak. */
+/* Fills in the parts of the sites that held the most bytes of the device at its peak. */
 static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
     memlord *lord = p->x->lord;
     uint32_t row;

@@ -14,11 +14,13 @@
    site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
    of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
    "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
-   "(arena)". So the blocks add up to the bytes of the peak. Their tags and scopes are not known. */
+   "(arena)". So the blocks that `put` gets add up to the bytes of the peak. Their tags and scopes
+   are not known. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
+   stack or site held on the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 

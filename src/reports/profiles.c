@@ -63,7 +63,8 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes the stack of a line, the outermost function first, and its bytes. */
+/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
+   and the bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -510,24 +511,25 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace, which is a stack, or a site with its callers: its allocations and its live
-   blocks. `older` is the number of live blocks whose allocation is not in the file. Two walks write
-   the live blocks, and each of them counts down an element of `older`. */
+/* The sums of the allocations and of the live blocks of a trace. A trace is a stack, or a site with
+   its callers. `older` is the number of live blocks whose allocation is not in the file. Two walks
+   write the live blocks, and each of them counts down an element of `older`. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the blocks in scopes, by trace; `bytes` of a group is the number of its
-                          trace, or 0 until the trace is written */
+    mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
+                          its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
     uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
                                 written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* the number of the first description of bytes that were live at the
-                                peak, but no longer are; the number after the last one */
+    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
+                                the peak but no longer are; gone_end: the number after the last such
+                                description */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {

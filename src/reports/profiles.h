@@ -16,13 +16,13 @@
    one more frame, the name of the part. A tag or a scope that is not known has no frame. A
    semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
    frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order begins again, and
-   readers add equal lines up. FOLDED has no anomalies and drops, because its readers know no
-   comments.
+   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
+   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
+   drops, because its readers know no comments.
 
-   FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
-   "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
-   with "cpu (allocated)". Neither has tags, scopes or parts. */
+   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
+   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
+   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 

@@ -39,8 +39,8 @@ typedef struct mli_last_events {
     /* By the device's number: the bytes that the device's events add, and the number of these
        events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the writer
-                         wants none */
+    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the caller
+                         wants no sums */
 } mli_last_events;
 
 /* Fills in the results by one reading of the ring. If there is no memory for the table, the report

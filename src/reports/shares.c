@@ -221,7 +221,7 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off takes the live blocks of an entry off the allocs of its site, so that only
+/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
    the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
    again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
@@ -250,9 +250,10 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is how many no
-   stack has yet. The stacks get `number` of these, and the whole keeps the remainder. If the stacks
-   already have more than the whole (left < 0), divides all of the whole among them. */
+/* Divides blocks (m is 0) or bytes (m is 1) of a whole among its stacks. `left` is the number of
+   blocks or bytes that no stack has yet. `rest` is the sum of the stacks' weights. If `rest` is
+   above 0, the stacks get `number` of these blocks or bytes. The whole keeps the remainder. If the
+   stacks already have more than the whole (left < 0), divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);

@@ -28,7 +28,8 @@
    of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
    device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t frame, tag, scope; /* frame: the frame of the site, or 0 for the allocs of a
+                                   device */
     uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
     uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
                                    is the last share */

@@ -52,7 +52,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger. If it has none but writes exports, sets a label with
-   the process id. Leaves out a label whose name is not valid, or is that of an earlier label. */
+   the process id. Leaves out a label whose name is not valid, is that of an earlier label, or
+   is one that the format itself uses. Also leaves out a label that does not fit in w->label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0rest\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";

@@ -247,9 +247,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
         if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because live blocks may be
-                                                                          there that were not picked
-                                                                          as samples */
+                                                                          because there may be live
+                                                                          blocks that were not
+                                                                          picked as samples */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -549,9 +549,9 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark lists the blocks that are still live if the
-   program has ended, or has freed most of its memory. Otherwise lists nothing, because the lists of
-   sites and stacks, which are in the order of live bytes, show these blocks. */
+/* Lists the leaks since the last mark. If no mark was set, lists the blocks that are still live,
+   but only if the program has ended or has freed most of its memory. Otherwise lists nothing,
+   because the lists of sites and stacks are in the order of live bytes and show these blocks. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -678,10 +678,10 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 #define MLI_TEXT_INDENT 8
 
 typedef struct mli_wrap {
-    mli_out to;               /* the output for the broken lines */
+    mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
     size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks follow them */
+                                 blanks come before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -699,8 +699,8 @@ static MLI_COLD void mli_wrap_word(mli_wrap *w) {
     mli_put(&w->to, w->word, w->used);
     w->used = w->wide = 0;
 }
-/* Passes data on to the host's function, with long lines broken. A word that is wider than a line
-   is broken, too. The type of this function is memlord_write_fn. */
+/* Passes data on to the host's function, and wraps long lines. Splits a word that is wider than a
+   line. The type of this function is memlord_write_fn. */
 static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;

@@ -36,11 +36,11 @@
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    /* Live bytes: level[row] of the tag in that row; level[x.tags + dev] of what has no tag on the
-       device `dev`. */
+    /* level[row] is the live bytes of the tag in that row. level[x.tags + dev] is the live bytes
+       that have no tag on the device `dev`. */
     int64_t *level;
-    /* By the device's number: the time in ns when the next sample is due; the live bytes of the
-       last sample; the live bytes now. */
+    /* The index of these arrays is the device's number. due: the time in ns when the next sample is
+       due; shown: the live bytes of the last sample; sum: the live bytes now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
     unsigned char *depth; /* how many scopes of each thread are open, by the thread's number */

@@ -1,4 +1,4 @@
-/* Says who holds the bytes of a device, without an allocation. A holder is a tag, a site (a place
+/* Says who holds the bytes of a device. Allocates no memory. A holder is a tag, a site (a place
    in the program), the blocks without a tag or site, or the arena: bytes that the host counts
    without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
    reports use this module. Owns no state. May use the counters of books/, and services/stats.
@@ -18,7 +18,7 @@ MLI_TABLE(const memlord_site mli_arena_site)
 #define MLI_HOLDERS_LISTED 4
 
 /* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
-   by tag, the arena counts only with its bytes that have no tag. */
+   by tag, the arena holds only those of its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;

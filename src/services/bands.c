@@ -396,8 +396,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks. With a batch, publication and function take the
-   lock of the device's row (its counters). Without a batch, both add to row->published. */
+   A publication after this function sees the marks. Both take the lock of the device's row (its
+   counters) if there is a batch. Otherwise both add to row->published. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;

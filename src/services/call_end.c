@@ -99,9 +99,9 @@ static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t de
 /* Ends a call that found a bit in the alert mask. Serves the device of the call and those that
    t->other_dev names. A thread that changes marks or the mask calls mli_barrier_threads. Where the
    system has no barrier for all threads, mli_barrier_threads and mli_alert_barrier each do an
-   atomic addition. The thread that adds later then sees what the other thread stored before it
-   added. So this thread, after its addition, compares its counts with the marks of its devices
-   again, and reads the alert mask again. */
+   atomic addition. The thread that adds second then sees what the first thread stored before
+   the first addition. So this thread, after its addition, compares its counts with the marks of its
+   devices again, and reads the alert mask again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);

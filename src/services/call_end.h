@@ -33,10 +33,10 @@ MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point. It saves a snapshot and an export that are due, and writes a
-   report that was requested. For the devices of a selector it ends the freed blocks whose fences
-   are done, samples physical devices that have no poller, and runs band checks. It runs host
-   code. */
+/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
+   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
+   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
+   samples physical devices that have no poller, and runs band checks. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);

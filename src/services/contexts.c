@@ -91,8 +91,8 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a memlord_context that is all zeros, and fills in its words. Returns E_NOMEM
-   if there is no memory for the record. */
+/* Opens a record for a memlord_context that is all zeros, and stores in context->word how to find
+   the record. Returns E_NOMEM if there is no memory for the record. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -169,8 +169,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many open tags and scopes of a context the interposer has, too. It does not have adopted
-   scopes. */
+/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
+   adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;

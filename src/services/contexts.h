@@ -24,7 +24,8 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the open scopes in the contexts of fibres as scopes that run. */
+/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
+   invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 

@@ -26,8 +26,8 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (bytes that its thread has allocated less freed), or 0 without a
-   cell. */
+/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
+   0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {

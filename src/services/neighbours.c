@@ -177,7 +177,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices that have lost their identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -266,7 +266,7 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
 }
 
 /* Notes the requests that another ledger has made in slot `s` since this ledger last answered.
-   `seen` is the number of the slot's last request. Compares how far numbers are behind `seen`,
+   `seen` is the number of the slot's last request. Compares numbers by their distance to `seen`,
    because the page may hold any number. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
@@ -415,7 +415,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers. It joins the page again after a fork,
+/* Does the work that is due once in each poll interval. It joins the page again after a fork,
    publishes the ledger's slot, frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
@@ -771,7 +771,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll answers requests */
+    (void)mli_listener_start(lord); /* if none starts, memlord_gc_poll answers requests */
     return MEMLORD_OK;
 }
 

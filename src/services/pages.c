@@ -11,8 +11,8 @@ typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but its headers hide them without
-                             _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
+                             the constants without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -82,8 +82,8 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
     return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
 }
 
-/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams, or -1, and then *why gets the reason. */
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above those of the
+   standard streams. If that fails, returns -1, and *why gets the reason and *r the result. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -208,7 +208,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    /* Not the mli_cpu of services/room, because another thread may be using that one. */
+    /* Does not use the mli_cpu of services/room, because another thread may be using it now. */
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;

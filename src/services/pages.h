@@ -1,8 +1,8 @@
 /* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
    slot on the page: the bytes that it holds on each physical device, its requests to the other
-   ledgers, and its answers. May use os/ and base/. Invariant: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot. Lock: neighbours, which the callers
-   in services/neighbours hold. */
+   ledgers, and its answers. The owner of slot k locks byte k of the file (fcntl). May use os/
+   and base/. Invariant: only the ledger that holds this lock writes the slot. Lock: neighbours,
+   which the callers in services/neighbours hold. */
 #ifndef MLI_SERVICES_PAGES_H
 #define MLI_SERVICES_PAGES_H
 #include "api/api.h"
@@ -23,7 +23,7 @@
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that memlord_pressure_raise waits for answers */
 
 /* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
    and of 64 bits can share a page. */
@@ -49,7 +49,7 @@ typedef struct mli_page_slot {
                                           ledger has answered */
     uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
                          whoever reads the number also sees what `devices` has */
-    uint64_t owner;   /* a number that only this claim of the slot has; 0: the slot is free */
+    uint64_t owner;   /* a new number each time a ledger takes the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -59,8 +59,8 @@ typedef struct mli_page {
     struct {
         mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
                             answer to it; the ledger waits until the counter changes (a futex) */
-        mli_u32 resting; /* a bit for each device of the slot that rests (runs no callbacks for a
-                            while); only the slot's owner writes it */
+        mli_u32 resting; /* bit k is 1 if device k of the slot rests (the ledger runs no collection
+                            callbacks for it for a while); only the slot's owner writes this word */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];

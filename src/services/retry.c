@@ -26,8 +26,7 @@
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
-    mli_u64 explained;    /* when memlord_alloc_failed last logged a line, as mli_log_due stores
-                             it */
+    mli_u64 explained;    /* when memlord_alloc_failed last logged a line: see mli_log_due */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -107,7 +106,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the begin of the call; kept
+    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
                               here, because calls in an attempt overwrite those of mli_self */
 } mli_request;
 
@@ -232,9 +231,9 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts. It asks how full the device is, ends the pending blocks whose
-   fences are done, runs the collection callbacks, and asks the neighbours. Then it pauses, by the
-   policy's function, or until enough was freed. */
+/* Makes room between two attempts. Asks how full the device is, ends the pending blocks whose
+   fences are done, and runs the collection callbacks. Then asks the neighbours and pauses: calls
+   the policy's sleep_ms or, without one, waits until enough bytes were freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;

@@ -22,10 +22,9 @@ struct mli_room_state {
                                                                     callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged, as mli_log_due stores
-                               it */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged, as
-                               mli_log_due stores it */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
+    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
+                               mli_log_due */
 };
 
 /* -- sources -- */
@@ -155,7 +154,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
+    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -313,8 +312,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function counts
-   them as left. */
+   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
+   `covered` to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -349,8 +348,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
-   device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
+   its physical device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -402,8 +401,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
-   to write a line the function reads all tags and sites. */
+/* Logs a refused reservation, at most once a second. A full server may refuse thousands of
+   reservations a second, and each line costs a walk over all tags and sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -729,8 +728,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* Stored one higher, because the initial value 0 means that the largest free piece is not
-       known. */
+    /* The number is stored plus 1, because the initial value 0 means that the largest free piece is
+       not known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }

@@ -34,8 +34,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: host code may run. */
+/* Samples a physical device if it has no running poller and its last sample is older than the
+   interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples each physical device whose sample is too old for a report, by the same rule as

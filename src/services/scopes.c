@@ -407,9 +407,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
-   if the token is of another ledger. Returns E_STATE if the context is in the invocation
-   already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
+   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
+   the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);

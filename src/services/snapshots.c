@@ -287,7 +287,7 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* Saves if a save is due by the ledger's clock. Returns the ms to wait until the next check. The
    acquire load of the interval pairs with the exchange that sets it. `saver` is set before the
-   interval, so this thread sees it, too. */
+   interval, so this thread then sees the saver, too. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -314,7 +314,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
 
 /* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
    three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
-   snapshots; and 64 times as long as this snapshot took. */
+   snapshots; and 64 times as long as this snapshot took. The third time does not count if the
+   snapshot itself took longer than the other two. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);

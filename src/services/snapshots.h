@@ -5,7 +5,7 @@
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
    is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while the stacks note what they hold at the peak (mli_stacks_hold), so that
+   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
    holders and stacks are of one moment. */
 #ifndef MLI_SERVICES_SNAPSHOTS_H
 #define MLI_SERVICES_SNAPSHOTS_H
@@ -107,8 +107,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
 /* Takes a snapshot if one is due, and if calls of the host take the snapshots
    (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* Saves at a safe point what is due for the recorders that were started but have no running
-   thread. */
+/* At a safe point: for each recorder that was started but has no running thread, saves what is
+   due. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
    parent. */

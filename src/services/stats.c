@@ -130,7 +130,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
     char *first = (char *)list, *at = first + n * size;
-    const size_t kept = n < cap ? n : cap - 1; /* how many of the items stay beside the new one */
+    const size_t kept = n < cap ? n : cap - 1; /* how many old items stay in the list */
     uint64_t number, other;
     memcpy(&number, (const char *)item + key, sizeof number);
     for (; at > first; at -= size) {
@@ -161,7 +161,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
         if (order == MEMLORD_SITE_ORDER_LIVE_BYTES &&
             mli_row_live(lord, MLI_BOOK_SITE, i) <= (n < cap ? 0 : out[cap - 1].live_bytes))
-            continue; /* it has no place in the list, and so needs no statistics */
+            continue; /* the list has no place for the site, so its statistics are not needed */
         (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);

@@ -53,8 +53,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum gets the larger of the two values, or the one that is
-   known. */
+   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
+   one of the values is known, it becomes that value. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
@@ -97,8 +97,8 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 
 /* Resets the statistics of the devices, except those that each thread counts for itself. Levels
    stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. Ends the wait of each band after its last collection, so that the band may
-   start another one. */
+   last failed requests. After a collection (services/bands), a device starts no other collection
+   until its metric has moved. Ends this wait. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 #endif

@@ -28,8 +28,9 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 #if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    /* At the fork the map of blocks was stopped. A thread that was inside a shard (a part of the
-       map) had found it stopped and had changed nothing. So the record counts as outside. */
+    /* At the fork all shards (the parts of the map of blocks) were stopped: no thread could change
+       them. A thread that had just entered a shard had changed nothing. So the record is marked as
+       outside all shards. */
     mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);

@@ -25,11 +25,11 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call runs the sweep at its end on two
-   conditions: the call took the last free record, and there are at least twice as many records as
-   threads that the last sweep found living. So there are at most twice as many records as living
-   threads, or 16. The cost is bounded, too, because a sweep checks each record once, and at least
-   half of the records were made or claimed since the last sweep. */
+   its first call so late that the hook no longer ran. A call that took the last free record runs
+   the sweep when the call ends, if there are at least twice as many records as threads that the
+   last sweep found living. So the number of records is at most 16, or at most twice the number of
+   living threads if that is more. The cost is bounded, too, because a sweep checks each record
+   once, and at least half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 #endif

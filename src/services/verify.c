@@ -399,8 +399,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that a queued fence is in the list of fences of the pending block that waits for it. In a
-   forked child the block may have ended, because a thread of the parent was about to detach the
-   block's fences. */
+   forked child the block may have left the map, because at the fork a thread of the parent was
+   about to remove the block's fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;

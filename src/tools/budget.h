@@ -13,8 +13,8 @@
     --accept writes devices, tags, scopes, the bytes of leaks, and oom_failures into a new file. In
     a file that exists it raises each entry that the profile exceeds, adds the names that a list
     lacks, and keeps the rest. So a list that a person deleted stays deleted, and an entry that is
-    too high stays. An empty list "sites", or a 0 for "allocs", "temporaries" or "blocks", makes
-    --accept write these, too.
+    too high stays. If the file has an empty list "sites", --accept writes the sites, too. If it has
+    a 0 for "allocs", "temporaries" or "blocks", --accept writes that number, too.
 
     With several threads a peak may be too low by its `peak_error`. A budget whose tolerance is
     smaller than that is bad input: two runs of one program could differ by more. Record with
@@ -102,9 +102,9 @@ static row *row_of_stem(const row *key) {
     return count == 1 ? one : NULL;
 }
 
-/* Returns the profile's row with this name. If no site has the name of a site, returns the site
-   that row_of_stem finds. Returns NULL if there is no row. Requires: the rows are in the order of
-   their names. */
+/* Returns the profile's row with this kind and name. If the kind is SITE and no site has the name,
+   returns the row that row_of_stem finds. Returns NULL if there is no row. Requires: the rows are
+   in the order of their names. */
 static row *row_named(int kind, const char *name) {
     const char *stem = kind == SITE ? without_line(name) : name;
     const row key = {kind, 0, 0, name, stem, NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};

@@ -8,14 +8,15 @@
         ./diff --accept budget.json base.json  # writes a budget, or raises its exceeded entries
         ./diff --budget budget.json now.json   # status 1: something is over its budget
 
-    With --markdown the output is tables for the summary of a GitHub job. With --github it has
-    lines that GitHub shows at the file and line: an error for what is over its budget or, without a
-    budget, a warning for a site that grew.
+    With --markdown the output is tables for the summary of a GitHub job. With --github the output
+    has messages that GitHub shows at a file and line: an error for what is over its budget or,
+    without a budget, a warning for a site that grew.
 
     budget.h describes budgets.
 
-    What changed most comes first, by the column with the arrow. That is the first of live bytes,
-    peak and allocated bytes whose total has changed. The status is 2 for bad input.
+    The rows that changed most come first. The column with the arrow decides the order. It is the
+    first of live bytes, peak and allocated bytes whose total has changed. The status is 2 for bad
+    input.
 
     A place of code that both profiles have (the same module, build id and offset) is shown by the
     better of its two names. So a profile that symbolize.c named can be compared with one without
@@ -27,7 +28,8 @@
     --json has all frames. Stacks that show the same frames are one row, unless the arrow is at the
     peak, because peaks do not add up. If stacks are samples, the standard error of a change follows
     the name of the row. Two runs have different samples, so stacks change even if the program does
-    not. So the sentence about the largest change then names a site: the changes of sites are exact.
+    not. The changes of sites are exact. So if stacks are samples, the sentence about the largest
+    change names a site.
 */
 #define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -168,8 +170,8 @@ static const char *file_name(const char *path) {
     return at;
 }
 
-/* Returns the name of a place without what another build changes, which is the line or, if there is
-   none, the offset in the module. If no function is known, the offset stays in the name. */
+/* Returns the name of a place without its line or, if no line is known, without its offset in the
+   module. Another build may change both. If no function is known, the offset stays in the name. */
 static const char *stem_text(const cJSON *site) {
     const char *stem = site_text(site, 0), *function = text_of(site, "function");
     const char *offset = function && *function ? strstr(stem, "+0x") : NULL;
@@ -449,8 +451,8 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     unusable[COLUMNS] += !r;
 }
 
-/* Reads the sum of the stacks that a profile leaves out. The sum is not the difference from the
-   total, because stacks that are samples do not add up to the total. */
+/* Reads the sum of the stacks that a profile leaves out. The sum cannot be computed from
+   the total, because stacks that are samples do not add up to the total. */
 static void lacking_stacks(const struct profile *p, double *lacks) {
     const cJSON *more = get(get(p->root, "stacks"), "more");
     lacks[LIVE] = bytes_of(get(more, kinds[STACK].keys[LIVE]));
@@ -461,8 +463,8 @@ static void lacking_stacks(const struct profile *p, double *lacks) {
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unusable[COLUMNS + 1] = {0}; /* by column, how many rows lack its number; then, how many
-                                           rows have no name */
+    size_t unusable[COLUMNS + 1] = {0}; /* at index c: how many rows lack the number of column c;
+                                           at index COLUMNS: how many rows have no name */
     double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)

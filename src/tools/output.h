@@ -175,8 +175,8 @@ static void show_head(int kind) {
     puts("|\n|---|--:|--:|--:|--:|--:|--:|--:|");
 }
 
-/* Prints the rows of one kind that changed most. A table has one more row that sums up the
-   other rows of this kind. Requires: the rows are in the order of their changes. */
+/* Prints the rows of one kind that changed most. A table has one more row, for the sum of those
+   rows of this kind that are not printed. Requires: the rows are in the order of their changes. */
 static void show(int kind) {
     row rest = {kind, 3, 0, "", "", NULL, 0, NULL, 0, 0, {{0}}, {0}, 0};
     size_t first = 0, end, count = 0;

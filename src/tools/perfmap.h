@@ -1,9 +1,10 @@
 /*
     perfmap.h - the names of code that a program made at run time, from its perf map
 
-    A perf map is the file /tmp/perf-PID.map, which compilers at run time write for perf: node with
-    --perf-basic-prof, Java with an agent, PyPy, .NET. It has a line "START SIZE NAME" for each
-    function, with hexadecimal numbers. If two lines contain an address, the later line names it.
+    A perf map is the file /tmp/perf-PID.map. A program that compiles code at run time writes it for
+    the profiler perf: node with --perf-basic-prof, Java with an agent, PyPy, .NET. The file has a
+    line "START SIZE NAME" for each function, with hexadecimal numbers. If the functions of two
+    lines contain an address, the later line names the address.
 
     Any program may write such a file, so the file is not trusted. symbolize refuses it, with a line
     on stderr, if it is no regular file of this user, is older than the program, or has too many

@@ -157,7 +157,7 @@
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
 #include <unistd.h>    /* write, close */
-#include <ucontext.h> /* the registers from which libunwind walks */
+#include <ucontext.h> /* the registers from which libunwind begins to walk the stack */
 #include <unwind.h>    /* _Unwind_Backtrace, of libgcc */
 
 #define EXPORT __attribute__((visibility("default")))

@@ -10,7 +10,7 @@ enum {
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
-                                          capacity, and this process's share is not known */
+                                          capacity, and the bytes of this process are not known */
     MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* the layer measures the time of scopes on the device */
 };
 
@@ -80,9 +80,9 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
 
 /* Sets the ledger's reserved bytes of a device (memlord_pool_set); see Reserved in >>concepts. Once
    a pool has held a byte, samples and collections set these bytes, too. Until the next sample,
-   a wrapped call that allocates or frees outside of pools, such as cudaMalloc, adds its change.
-   For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by one in 64
-   wrapped stream-ordered calls and by each wrapped synchronisation.
+   a wrapped alloc outside of pools, such as cudaMalloc, adds its bytes, and a free there subtracts
+   its bytes. For an integrated GPU the cpu is sampled instead. The GPU's reserved bytes are set by
+   one in 64 wrapped stream-ordered calls and by each wrapped synchronisation.
    Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
@@ -255,8 +255,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    has done the work that it has now. This function frees no memory: the host gives the memory back
    to a pool of its own, or calls the runtime's own function, not the wrapper. (The wrapper ends no
    pending block, and counts an unknown free if the block is no longer pending.) The block must be
-   on a cuda device or pinned. If the host records blocks of its own pool on a device of their own,
-   this must therefore be a cuda device with an index that no GPU has (memlord_device_share), not a
+   on a cuda device or pinned. If the host records the blocks of its own pool on a separate device,
+   that device must be a cuda device with an index that no GPU has (memlord_device_share), not a
    device of the type OTHER. An event is recorded on the stream now, or after a capture (see
    >>concepts). If there is no memory for an event, the block ends at once. If the stream refuses
    the event, the block ends and is counted in fence_failures. `ptr` NULL does nothing.
@@ -291,11 +291,12 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
-   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add
-   this time to the scope (memlord_scope_device_time) once the events are done. A scope that begins
-   or ends while its stream is captured is not timed. A scope that begins while the times of 4096
-   others are not yet known is not timed either.
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the beginning of the scope and another
+   at its end measure the device's time. After both events are done, a later call that begins or
+   ends a scope, or a wrapped synchronisation, adds this time to the scope
+   (memlord_scope_device_time). A scope that begins or ends while its stream is captured is not
+   timed. A scope that begins while the times of 4096 others are not yet known is not timed
+   either.
    Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
