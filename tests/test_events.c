@@ -746,6 +746,57 @@ static void let_go(pthread_t *thread, uint64_t n, test_gate *gate) {
     while (n--) pthread_join(thread[n], NULL);
 }
 
+typedef struct gapless {
+    memlord *lord;
+    uint64_t key;
+    int *stop;
+} gapless;
+/* Writes events with the numbers 2, 3, 4, 5 and so on: the alloc of n bytes has the number 2 n, and
+   the free of the block has the next one. */
+static void *write_gapless(void *user) {
+    const gapless *g = (const gapless *)user;
+    uint64_t n;
+    for (n = 1; !__atomic_load_n(g->stop, __ATOMIC_RELAXED); n++) {
+        (void)memlord_alloc(g->lord, cpu(), g->key, n, NULL);
+        (void)memlord_free(g->lord, cpu(), g->key, NULL);
+    }
+    return NULL;
+}
+static int find_gaps(void *user, const memlord_event *e) {
+    uint64_t *last = (uint64_t *)user; /* by thread; [0]: how many gaps there are */
+    const uint64_t number = 2 * e->bytes + (e->kind == MEMLORD_EVENT_FREE);
+    if (e->thread == 0 || e->thread >= 32) return 1;
+    last[0] += last[e->thread] && number > last[e->thread] + 1;
+    last[e->thread] = number;
+    return 0;
+}
+/* A thread that waits, with the number of a sub-buffer drawn, may not overwrite newer events than
+   those that the ring keeps. */
+static void the_ring_keeps_the_last_events_of_a_thread_without_a_gap(void **state) {
+    memlord *lord = test_lord(state);
+    const struct timespec span = {0, 2000000};
+    int round;
+    assert_ok(memlord_events_start(lord, 64));
+    for (round = 0; round < 300; round++) {
+        pthread_t thread[8];
+        gapless g[8];
+        uint64_t last[32];
+        int stop = 0, i;
+        for (i = 0; i < 8; i++) {
+            g[i].lord = lord;
+            g[i].key = (uint64_t)(i + 1) << 32;
+            g[i].stop = &stop;
+            assert_int_equal(pthread_create(&thread[i], NULL, write_gapless, &g[i]), 0);
+        }
+        nanosleep(&span, NULL);
+        __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+        for (i = 0; i < 8; i++) pthread_join(thread[i], NULL);
+        memset(last, 0, sizeof last);
+        assert_ok(memlord_events_each(lord, find_gaps, last));
+        assert_int_equal(last[0], 0);
+    }
+}
+
 static void an_event_without_a_free_sub_buffer_is_lost_on_its_device(void **state) {
     memlord *lord = test_lord(state);
     test_gate gate = TEST_GATE;
@@ -1070,6 +1121,7 @@ int main(void) {
         TEST(more_threads_than_bursts_lose_nothing_uncounted),
         TEST(restarts_while_threads_write_and_read),
         TEST(threads_that_exit_leave_their_events),
+        TEST(the_ring_keeps_the_last_events_of_a_thread_without_a_gap),
         TEST(an_event_without_a_free_sub_buffer_is_lost_on_its_device),
         TEST(a_thread_of_a_child_takes_the_record_of_one_that_the_fork_left_out),
         TEST(a_child_writes_into_what_the_threads_of_its_parent_held),

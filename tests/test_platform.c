@@ -41,6 +41,8 @@ static __thread struct watch {
 } watch;
 static uint64_t wall; /* the time of day in ns; 0: the real one */
 static int refuse_clocks, stand_still; /* no clock can be read; they all read 1 s */
+static __thread unsigned hold_clock; /* for how many ms the thread's next reading waits; each one
+                                        waits twice as long as the one before, up to 64 ms */
 static test_gate *hold_huge; /* where another thread waits that requests huge pages */
 static uint64_t naps_until_open;
 
@@ -168,6 +170,11 @@ IN_PLACE int clock_gettime(clockid_t clock, struct timespec *out) {
     if (refuse_clocks) {
         errno = EPERM;
         return -1;
+    }
+    if (hold_clock) {
+        const struct timespec span = {0, (long)hold_clock * 1000000};
+        (void)syscall(SYS_nanosleep, &span, NULL);
+        hold_clock = hold_clock < 64 ? hold_clock * 2 : 0;
     }
     if (stand_still) {
         out->tv_sec = 1;
@@ -926,11 +933,30 @@ static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **sta
     assert_int_equal(memlord_allocated(lord, cpu()), 0);
 }
 
+static void a_thread_that_waits_while_it_reads_a_clock_writes_all_events(void **state) {
+    memlord *lord = test_lord(state);
+    const struct timespec span = {0, 300000000};
+    test_text text;
+    const char *at;
+    uint64_t i, begins = 0;
+    assert_ok(memlord_events_start(lord, 64));
+    (void)syscall(SYS_nanosleep, &span, NULL);
+    for (i = 1; i <= 8; i++) assert_ok(memlord_alloc(lord, cuda(0), i << 12, i, NULL));
+    memset(&text, 0, sizeof text);
+    hold_clock = 1;
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_TRACE, test_text_write, &text));
+    hold_clock = 0;
+    for (at = text.data; (at = strstr(at, "{\"ph\":\"b\"")) != NULL; at++) begins++;
+    free(text.data);
+    assert_int_equal(begins, 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
         TEST(a_clock_that_cannot_be_read_says_0),
         TEST(a_dated_file_is_written_beside_the_one_of_that_second),
+        TEST(a_thread_that_waits_while_it_reads_a_clock_writes_all_events),
         cmocka_unit_test(blocks_of_the_os_are_zeroed_and_apart),
         cmocka_unit_test(a_block_outside_8_kib_to_1_mib_has_a_mapping_of_its_own),
         cmocka_unit_test(an_extent_is_aligned_wherever_the_kernel_maps_it),

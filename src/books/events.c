@@ -17,13 +17,15 @@ MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
-    uint64_t ticks;
+    uint64_t ns, ticks;
     scale.from = lord->started_stamp;
     scale.rate = 1;
     if (!lord->stamps_are_ticks) return scale;
+    ns = mli_ledger_now(lord) - lord->started; /* is read first: if the thread has to wait between
+                                                  the two readings, the rate is too low, and no
+                                                  event seems to come after its report */
     ticks = mli_ticks() - scale.from;
-    if (ticks)
-        scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
+    if (ticks) scale.rate = (double)ns / (double)ticks;
     return scale;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
@@ -73,6 +75,11 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
+        if (mli_u64_load(&b->generation) > number) { /* while this thread waited, a thread with a
+                                                        later number wrote newer events there */
+            mli_u32_store_release(&b->has_writer, 0);
+            continue;
+        }
         mli_u64_store(&b->generation, 0); /* must be visible before the new `count` and events,
                                              which are therefore stored by releases */
         mli_subbuf_count_lost(lord, b);
