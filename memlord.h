@@ -2450,9 +2450,9 @@ typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
-   zeroes the context, and the result is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. Of a context and its copy only
+   one may be used: after a swap of the one, the other is stale. If the ledger of a context has
+   ended, the swap zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
@@ -15240,9 +15240,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
-                                                                    fence's function, drops the
-                                                                    fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
+                                                                    call; the outer call, which runs
+                                                                    that function, drops the fences
+                                                                    */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -19459,8 +19460,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
    destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped, or if the
-   block moves to its own storage and is replaced. */
+   function discards the fence. No block waits if the alloc of the source was dropped. No block
+   waits either if source and destination are the same storage, because the new block replaces the
+   old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

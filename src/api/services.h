@@ -724,9 +724,9 @@ typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
-   zeroes the context, and the result is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. Of a context and its copy only
+   one may be used: after a swap of the one, the other is stale. If the ledger of a context has
+   ended, the swap zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;

@@ -506,8 +506,8 @@ static const change *change_of(const char *was) {
     return (const change *)bsearch(&key, changes, change_count, sizeof key, by_was);
 }
 
-/* Names the sites that a profile has without an address, by the names that other places with the
-   same text got. */
+/* Names the sites of a profile that come without a module and an offset. Such a site gets the name
+   of a place that had the same function, file and line. */
 static void name_sites(cJSON *at) {
     const change *to = NULL;
     cJSON *child;
