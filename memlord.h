@@ -1865,8 +1865,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the smallest number of bytes that a device would have left.
-   *short_by is 0 if the result is -1. */
+   bytes, it gets the smallest number of bytes that a device would have left, as a negative number.
+   If the result is -1, it gets 0. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -2450,9 +2450,9 @@ typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
-   zeroes the context, and the result is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. Of a context and its copy only
+   one may be used: after a swap of the one, the other is stale. If the ledger of a context has
+   ended, the swap zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;
@@ -15247,9 +15247,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
-                                                                    fence's function, drops the
-                                                                    fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
+                                                                    call; the outer call, which runs
+                                                                    that function, drops the fences
+                                                                    */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -19466,8 +19467,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
    destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped, or if the
-   block moves to its own storage and is replaced. */
+   function discards the fence. No block waits if the alloc of the source was dropped. No block
+   waits either if source and destination are the same storage, because the new block replaces the
+   old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -27101,15 +27103,15 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
    0.02 below the highest R2 remain, and the longest of them is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
-#define MLI_GROWING 20 /* how many growing series a report lists */
+#define MLI_SERIES 64  /* the most series of tags, and the most series of sites, in a report */
+#define MLI_GROWING 20 /* the most growing series that a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
     uint64_t points;  /* how many snapshots the line goes through */
-    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: whose bytes the series has */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */
@@ -27141,8 +27143,9 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Records the bytes of a tag or a site in one snapshot: adds its series if the list lacks it, or
-   raises `most` of the series to these bytes if it is lower. Keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
+   list lacks this series. Otherwise raises the series' `most` to these bytes if they are more.
+   Keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -27187,7 +27190,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
 }
 
 /* The sums that a line of least squares needs, over the last n snapshots. Times (t), in minutes,
-   and bytes (y) are differences from the last snapshot, so that the sums keep their digits. */
+   and bytes (y) are differences from the last snapshot, so that the sums lose little precision. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;
@@ -27319,10 +27322,10 @@ MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
 /* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
    an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
-   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
-   blocks belong to at most MLI_LEAKS / 2 groups, about 99 of 100 tables have all of these groups.
-   If the blocks belong to more groups, the table has the large groups, but a group of many small
-   blocks may have too few bytes. The sums of the table count every block. */
+   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
+   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
+   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
+   many small blocks may be too low. The sums of the table count every block in either case. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
@@ -27395,7 +27398,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* The arrays `seen` and `of` store the number of a listed site in one byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
-#define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
+#define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
@@ -27499,10 +27502,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site over all devices. Stores the result in the sum of the site's row on
-   the first device that has the site, and sets the sums of its other rows to 0. If `book` is
-   MLI_BOOK_TAG, does the same for the tags of blocks without a site. `first` is the index of the
-   sum of row 0. */
+/* Adds the sums of a site on all devices to the site's sum on the first device that has the site.
+   Sets the site's sums on the other devices to 0. If `book` is MLI_BOOK_TAG, does the same for the
+   tags of blocks without a site. s->sum[first] is the sum of row 0. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
@@ -27656,8 +27658,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
                            blocks of 2^48 bytes, the most that a block can have */
 
 /* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
-   known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
-   null, and PROMETHEUS writes no sample. */
+   known, and INT64_MIN for a difference that is not known. In place of such a value TEXT
+   writes a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
     uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
@@ -27667,8 +27669,8 @@ typedef struct mli_line { /* the first member of every struct that is a line */
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free` also
-                                   follow how the ledger's bytes have changed since */
+    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free`
+                                   include the change of the ledger's bytes since then */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
                                    allocs */
@@ -27730,8 +27732,8 @@ typedef struct mli_report {
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
     uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
-    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
-                              the largest of them */
+    uint64_t site_total;   /* the number of sites, each counted once for each device, plus the
+                              number of arenas; `site` has the largest sites and arenas */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
@@ -27774,8 +27776,8 @@ typedef struct mli_report {
                              site_stack[row of a site] is the row of the site's first stack.
                              site_stack[site_rows + 1 + row of a stack] is the row of the site's
                              next stack. 0 ends a list */
-    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
-                                            number of all stacks with leaks */
+    size_t stack_leaks, stack_leak_rows; /* how many stacks the sorted `stack_leak` has; how many
+                                            stacks have leaks in all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
@@ -28096,8 +28098,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. The bytes by which the ledger has grown or shrunk since
-   the last sample of the capacity change the used bytes and those of this process. */
+   process, and those of other processes. If the ledger has grown or shrunk since the
+   capacity was sampled, adds the difference to the used bytes and to the bytes of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -28301,8 +28303,8 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that contradict the live blocks, then the others. */
+/* The kinds of mistakes, the most serious first. Kinds that make totals too low come first, then
+   frees and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -28311,8 +28313,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind those with
-   the most bytes come first. Mistakes of unknown bytes have their count in place of the bytes. */
+/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind, the line
+   with the most bytes comes first. A line whose bytes are not known is sorted by its count. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;
@@ -28327,7 +28329,7 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
-/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+/* Reads the live bytes of devices, tags and sites in the snapshots. Finds which of them grow. */
 static MLI_COLD void mli_report_series(mli_report *r) {
     uint32_t dev;
     mli_series_collect(&r->series, r->snapshot, r->snapshots);
@@ -28442,9 +28444,8 @@ typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* the bytes at the peak if the report's lists are ordered by them, and some
-                       caller has such bytes; else the live bytes or, if no caller has live bytes,
-                       the allocated bytes */
+    uint64_t share; /* at_peak_bytes, if the report orders its lists by these and a caller has any;
+                       otherwise live_bytes, if a caller has any; otherwise alloc_bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -29373,8 +29374,8 @@ typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
-    uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
-                                 a number */
+    uint32_t tag, scope;      /* the numbers of the block's tag and scope; 0 if the block has no tag
+                                 or scope, or if the tag or scope has no number */
     uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
                                  has no stack. A writer uses `frame` only if this is 0 */
     uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
@@ -29412,7 +29413,7 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Kinds of frames that stand for something else than a place of code: blocks without a site, the
+/* Kinds of frames that stand for something other than a place of code: blocks without a site, the
    arena, blocks that are freed, and what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
@@ -29421,13 +29422,13 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address in the tree of stacks. The address has the number
-   `place` there. */
+/* Returns the number of the frame of a return address. `place` is the number of the address in the
+   tree of stacks. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. Each numbered
-   node of the tree of stacks then also has a numbered frame. */
+/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
+   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
 /* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
@@ -29480,14 +29481,14 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for each device whose arena has bytes: once for the bytes without a tag, then once for
-   the bytes of each tag. */
+/* For each device whose arena has bytes, calls `put` once for the bytes without a tag, and then
+   once for the bytes of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
-/* Calls put for each live block, then for the arenas. */
+/* Calls `put` for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block. Returns how many of the block's bytes are in no part. */
+/* Calls `put` for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -29678,8 +29679,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Calls put for the bytes of one tag in an arena, as a block at address `at`, and returns the
-   address after it. */
+/* Calls `put` for the bytes of one tag in an arena, as if they were a block at address `at`.
+   Returns the address after that block. */
 static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
                                          uint64_t bytes, mli_block_fn put, void *writer) {
     mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
@@ -29699,8 +29700,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* writes no more bytes than the arena had at the
-                                               capture; the tag may have got bytes since */
+            if (bytes > left) bytes = left; /* writes no more than the arena's bytes, which are
+                                               read above; the tag may have got bytes since */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -30105,8 +30106,8 @@ static void mli_json_phys_all(mli_report *r) {
         mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
         mli_list_json(r->o, MLI_LIST_CAPACITY, line);
         mli_jsonf(r->o, ",'devices':[");
-        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
-                                                   counts */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes use the
+                                                   capacity */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -30527,8 +30528,8 @@ static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site. Writes the largest site a second time, under a key that readers of
-   0.4.1's profiles expect. */
+/* Writes the leaks by site. Writes the largest site a second time, under the key "largest",
+   which programs that read the reports of release 0.4.1 expect. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -30671,9 +30672,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief report, the time and the storage are differences from the time and
-   the storage written last. Only the low 52 bits of the storage count there, because readers of
-   JSON round larger numbers. A scope's event has only its time, kind, thread and scope there. */
+/* Writes an event. A brief report has the differences of the time and the storage from the time
+   and the storage written last. It has only the low 52 bits of the storage, because readers of JSON
+   round larger numbers. It has only the time, kind, thread and scope of a scope's event. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -30772,7 +30773,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 #define MLI_PLAIN_BLOCKS 10
 
 /* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
-   description. Other blocks are left out, because a heap has thousands of them. */
+   description. Other blocks are left out, because a program may have thousands of them. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
@@ -33174,7 +33175,8 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* the memo's numbers of each tag, by row; then those of each frame */
+    mli_viz_memo *memo;    /* an array: the memo's number of each tag, by the number of the tag;
+                              then the memo's number of each frame, by the number of the frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
                               parts: how many parts of the latest block are written */

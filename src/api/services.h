@@ -142,8 +142,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
    *short_by, if not NULL, gets the largest number of bytes that a device lacks. If no device lacks
-   bytes, *short_by is -n, where n is the smallest number of bytes that a device would have left.
-   *short_by is 0 if the result is -1. */
+   bytes, it gets the smallest number of bytes that a device would have left, as a negative number.
+   If the result is -1, it gets 0. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -724,9 +724,9 @@ typedef struct memlord_context {
     uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
-   zeroes the context, and the result is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. Of a context and its copy only
+   one may be used: after a swap of the one, the other is stale. If the ledger of a context has
+   ended, the swap zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID if `context` is NULL; E_STATE if `context` is a stale copy, if it is of another
            live ledger, if another thread is in it, or if the ledger's own allocator makes the call;

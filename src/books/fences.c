@@ -233,9 +233,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs the
-                                                                    fence's function, drops the
-                                                                    fences */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
+                                                                    call; the outer call, which runs
+                                                                    that function, drops the fences
+                                                                    */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);

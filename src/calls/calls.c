@@ -675,8 +675,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
    destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped, or if the
-   block moves to its own storage and is replaced. */
+   function discards the fence. No block waits if the alloc of the source was dropped. No block
+   waits either if source and destination are the same storage, because the new block replaces the
+   old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

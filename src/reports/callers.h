@@ -20,9 +20,8 @@ typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* the bytes at the peak if the report's lists are ordered by them, and some
-                       caller has such bytes; else the live bytes or, if no caller has live bytes,
-                       the allocated bytes */
+    uint64_t share; /* at_peak_bytes, if the report orders its lists by these and a caller has any;
+                       otherwise live_bytes, if a caller has any; otherwise alloc_bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;

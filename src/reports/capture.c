@@ -241,8 +241,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. The bytes by which the ledger has grown or shrunk since
-   the last sample of the capacity change the used bytes and those of this process. */
+   process, and those of other processes. If the ledger has grown or shrunk since the
+   capacity was sampled, adds the difference to the used bytes and to the bytes of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -446,8 +446,8 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
-   and allocs that contradict the live blocks, then the others. */
+/* The kinds of mistakes, the most serious first. Kinds that make totals too low come first, then
+   frees and allocs that contradict the live blocks, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -456,8 +456,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind those with
-   the most bytes come first. Mistakes of unknown bytes have their count in place of the bytes. */
+/* Captures the mistakes of the host, in the order of mli_mistake_kinds. Within a kind, the line
+   with the most bytes comes first. A line whose bytes are not known is sorted by its count. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;
@@ -472,7 +472,7 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
-/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+/* Reads the live bytes of devices, tags and sites in the snapshots. Finds which of them grow. */
 static MLI_COLD void mli_report_series(mli_report *r) {
     uint32_t dev;
     mli_series_collect(&r->series, r->snapshot, r->snapshots);

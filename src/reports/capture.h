@@ -42,8 +42,8 @@
                            blocks of 2^48 bytes, the most that a block can have */
 
 /* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
-   known, and INT64_MIN for a difference that is not known. For these TEXT writes -, JSON writes
-   null, and PROMETHEUS writes no sample. */
+   known, and INT64_MIN for a difference that is not known. In place of such a value TEXT
+   writes a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
     uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
@@ -53,8 +53,8 @@ typedef struct mli_line { /* the first member of every struct that is a line */
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free` also
-                                   follow how the ledger's bytes have changed since */
+    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free`
+                                   include the change of the ledger's bytes since then */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
                                    allocs */
@@ -116,8 +116,8 @@ typedef struct mli_report {
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
     uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
-    uint64_t site_total;   /* the number of sites (once for each device) and of arenas; `site` has
-                              the largest of them */
+    uint64_t site_total;   /* the number of sites, each counted once for each device, plus the
+                              number of arenas; `site` has the largest sites and arenas */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
                               program. Sites and stacks are then in the order of their bytes at a
                               peak, and otherwise in the order of their live bytes */
@@ -160,8 +160,8 @@ typedef struct mli_report {
                              site_stack[row of a site] is the row of the site's first stack.
                              site_stack[site_rows + 1 + row of a stack] is the row of the site's
                              next stack. 0 ends a list */
-    size_t stack_leaks, stack_leak_rows; /* the number of stacks with leaks in `stack_leak`; the
-                                            number of all stacks with leaks */
+    size_t stack_leaks, stack_leak_rows; /* how many stacks the sorted `stack_leak` has; how many
+                                            stacks have leaks in all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;

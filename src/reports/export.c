@@ -185,8 +185,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Calls put for the bytes of one tag in an arena, as a block at address `at`, and returns the
-   address after it. */
+/* Calls `put` for the bytes of one tag in an arena, as if they were a block at address `at`.
+   Returns the address after that block. */
 static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
                                          uint64_t bytes, mli_block_fn put, void *writer) {
     mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
@@ -206,8 +206,8 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* writes no more bytes than the arena had at the
-                                               capture; the tag may have got bytes since */
+            if (bytes > left) bytes = left; /* writes no more than the arena's bytes, which are
+                                               read above; the tag may have got bytes since */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }

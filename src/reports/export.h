@@ -26,8 +26,8 @@ typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
-    uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
-                                 a number */
+    uint32_t tag, scope;      /* the numbers of the block's tag and scope; 0 if the block has no tag
+                                 or scope, or if the tag or scope has no number */
     uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
                                  has no stack. A writer uses `frame` only if this is 0 */
     uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
@@ -65,7 +65,7 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Kinds of frames that stand for something else than a place of code: blocks without a site, the
+/* Kinds of frames that stand for something other than a place of code: blocks without a site, the
    arena, blocks that are freed, and what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
@@ -74,13 +74,13 @@ MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32
 /* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
    scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame number of a return address in the tree of stacks. The address has the number
-   `place` there. */
+/* Returns the number of the frame of a return address. `place` is the number of the address in the
+   tree of stacks. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. Each numbered
-   node of the tree of stacks then also has a numbered frame. */
+/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
+   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
 /* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
@@ -133,14 +133,14 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for each device whose arena has bytes: once for the bytes without a tag, then once for
-   the bytes of each tag. */
+/* For each device whose arena has bytes, calls `put` once for the bytes without a tag, and then
+   once for the bytes of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
-/* Calls put for each live block, then for the arenas. */
+/* Calls `put` for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block. Returns how many of the block's bytes are in no part. */
+/* Calls `put` for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,

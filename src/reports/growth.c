@@ -1,8 +1,9 @@
 #include "reports/growth.h"
 #include "services/stats.h"
 
-/* Records the bytes of a tag or a site in one snapshot: adds its series if the list lacks it, or
-   raises `most` of the series to these bytes if it is lower. Keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
+   list lacks this series. Otherwise raises the series' `most` to these bytes if they are more.
+   Keeps the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -47,7 +48,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, cons
 }
 
 /* The sums that a line of least squares needs, over the last n snapshots. Times (t), in minutes,
-   and bytes (y) are differences from the last snapshot, so that the sums keep their digits. */
+   and bytes (y) are differences from the last snapshot, so that the sums lose little precision. */
 typedef struct mli_line_sums {
     double n, t, y, tt, ty, yy;
 } mli_line_sums;

@@ -21,15 +21,15 @@
    0.02 below the highest R2 remain, and the longest of them is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
-#define MLI_SERIES 64  /* how many series of tags, and how many series of sites, a report has */
-#define MLI_GROWING 20 /* how many growing series a report lists */
+#define MLI_SERIES 64  /* the most series of tags, and the most series of sites, in a report */
+#define MLI_GROWING 20 /* the most growing series that a report lists */
 
 typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
     uint64_t most;    /* the highest number of bytes in a snapshot */
     uint64_t rate;    /* by how many bytes a minute the series grows; 0 if it does not grow */
     double fit;       /* R2, which says how well the line fits, from 0 to 1 */
     uint64_t points;  /* how many snapshots the line goes through */
-    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: what the series is of */
+    int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: whose bytes the series has */
     uint32_t dev;     /* the ledger's number of the device */
     uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
                          none, or for a device */

@@ -150,8 +150,8 @@ static void mli_json_phys_all(mli_report *r) {
         mli_jsonf(r->o, ",\n{'device':'%i'", mli_device_code(line->of.device));
         mli_list_json(r->o, MLI_LIST_CAPACITY, line);
         mli_jsonf(r->o, ",'devices':[");
-        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes the capacity
-                                                   counts */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes use the
+                                                   capacity */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -572,8 +572,8 @@ static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site. Writes the largest site a second time, under a key that readers of
-   0.4.1's profiles expect. */
+/* Writes the leaks by site. Writes the largest site a second time, under the key "largest",
+   which programs that read the reports of release 0.4.1 expect. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -716,9 +716,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief report, the time and the storage are differences from the time and
-   the storage written last. Only the low 52 bits of the storage count there, because readers of
-   JSON round larger numbers. A scope's event has only its time, kind, thread and scope there. */
+/* Writes an event. A brief report has the differences of the time and the storage from the time
+   and the storage written last. It has only the low 52 bits of the storage, because readers of JSON
+   round larger numbers. It has only the time, kind, thread and scope of a scope's event. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -817,7 +817,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
 #define MLI_PLAIN_BLOCKS 10
 
 /* Returns 1 if a report lists a block: one of the ten largest, or one with a tag, a scope or a
-   description. Other blocks are left out, because a heap has thousands of them. */
+   description. Other blocks are left out, because a program may have thousands of them. */
 static int mli_json_block_shown(const mli_report *r, size_t i) {
     const memlord_block_info *b = &r->block[i];
     return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||

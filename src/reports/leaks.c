@@ -9,7 +9,7 @@
 
 /* The arrays `seen` and `of` store the number of a listed site in one byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
-#define MLI_LEAKS_TRIED 32 /* how many groups mli_leak_add looks at */
+#define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
@@ -113,10 +113,9 @@ static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void 
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds up the sums of each site over all devices. Stores the result in the sum of the site's row on
-   the first device that has the site, and sets the sums of its other rows to 0. If `book` is
-   MLI_BOOK_TAG, does the same for the tags of blocks without a site. `first` is the index of the
-   sum of row 0. */
+/* Adds the sums of a site on all devices to the site's sum on the first device that has the site.
+   Sets the site's sums on the other devices to 0. If `book` is MLI_BOOK_TAG, does the same for the
+   tags of blocks without a site. s->sum[first] is the sum of row 0. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {

@@ -42,10 +42,10 @@ MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
 /* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
    an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
-   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If the
-   blocks belong to at most MLI_LEAKS / 2 groups, about 99 of 100 tables have all of these groups.
-   If the blocks belong to more groups, the table has the large groups, but a group of many small
-   blocks may have too few bytes. The sums of the table count every block. */
+   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
+   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
+   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
+   many small blocks may be too low. The sums of the table count every block in either case. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */

@@ -27,7 +27,8 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    mli_viz_memo *memo;    /* the memo's numbers of each tag, by row; then those of each frame */
+    mli_viz_memo *memo;    /* an array: the memo's number of each tag, by the number of the tag;
+                              then the memo's number of each frame, by the number of the frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
                               parts: how many parts of the latest block are written */

@@ -20,7 +20,7 @@
 
 /* -- messages and names -- */
 
-/* If not NULL, this function also gets each message that note prints on stderr. */
+/* If not NULL, this function also gets each message that the function `note` prints on stderr. */
 static void (*note_also)(const char *form, va_list args);
 
 static void note(const char *form, ...) {

@@ -59,7 +59,7 @@ typedef struct frame {
 
 /* A symbol of a module's file. */
 typedef struct symbol {
-    GElf_Addr from, to; /* the symbol is for the addresses from `from` to before `to` */
+    GElf_Addr from, to; /* the first address of the symbol, and the address after its last */
     GElf_Addr reach;    /* the highest `to` of this symbol and of those before it */
     const char *name;
     int binding;        /* 3 if the symbol is global, 2 if it is weak, 1 if it is local, 0 else */
@@ -114,8 +114,8 @@ static const char *module_doubt(const module *m, const struct stat *is) {
     return "it has no build id, and changed since the program began";
 }
 
-/* Opens the file of a module at the addresses that the file itself gives. Returns NULL, or the
-   reason why the file cannot name places. */
+/* Opens the file of a module. libdwfl then takes addresses as they are in the file. Returns NULL,
+   or the reason why the file cannot name places. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -506,8 +506,8 @@ static const change *change_of(const char *was) {
     return (const change *)bsearch(&key, changes, change_count, sizeof key, by_was);
 }
 
-/* Names the sites that a profile has without an address, by the names that other places with the
-   same text got. */
+/* Names the sites of a profile that come without a module and an offset. Such a site gets the name
+   of a place that had the same function, file and line. */
 static void name_sites(cJSON *at) {
     const change *to = NULL;
     cJSON *child;

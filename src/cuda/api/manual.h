@@ -91,14 +91,14 @@
               (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
               when memory or a limit runs out, or when a neighbour or the host asks for a
               collection. The host's own callbacks need no strategy. A collection for a band leaves
-              the pools as much as was used of them at most since the last collection.
+              the pools the most bytes that were used of them since the last collection.
     Capture   the layer ends no capture. It records no event on a stream that is captured, and
               relaxes the thread's capture mode while it asks and trims. An event that a capture
               held back is recorded at the wrapped end of the capture, before the next wrapped wait,
               or in a poll.
     Streams   a stream must exist while an event is still to be recorded on it.
-              memlord_cuda_stream_destroy records the event first. Before any other end of a stream
-              no free may wait for the stream, because asking a stream that is gone is undefined.
+              memlord_cuda_stream_destroy records the event first. If you end a stream in another
+              way, wait until no free waits for it: asking a stream that is gone is undefined.
               Drivers mostly refuse, and the fence has then failed. Since CUDA 12 the layer notices
               a new stream or context at the address of one that is gone. The frees that still
               needed an event have then failed, and the events of the old context are forgotten.
@@ -141,11 +141,13 @@
         poll, stream_end_capture, *_synchronize
                                  while they record an event on a stream whose launch queue is full
         stream_destroy           likewise, and until no other thread records on that stream
-        device_reset             until the device has done its work, and for samples and
-                                 collections inside it
+        device_reset             until the device has done its work, and the running samples and
+                                 collections have ended
         pool_destroy             until no other thread asks or trims pools
-        a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
-        attach, detach           for the driver and NVML to load; for samples and collections
+        a collection             until its trim is done; with MEMLORD_CUDA_FLAG_SYNC also until
+                                 pending frees are done
+        attach, detach           until the driver and NVML are loaded, and until samples and
+                                 collections that are running have ended
 
     Detach before memlord_destroy. Before a cudaDeviceReset that is not wrapped, and before a
     cuCtxDestroy, wait until no free pends on the streams of the context, and call
@@ -187,7 +189,7 @@
         record_use                         1; 3 for a per-thread stream, where it records an event
         record_free, free_async_after      3
         a free after record_use            2 for each stream, 3 for a per-thread one; with
-                                           MEMLORD_FLAG_DEFER its first poll
+                                           MEMLORD_FLAG_DEFER the first poll makes these calls
         a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
         stream_destroy                     2, whatever was used there; 0 where nothing was
@@ -205,7 +207,7 @@
     other devices make no call of the driver. A sample takes up to some hundred microseconds with
     NVML. Pollers take the samples, and no call waits for one. One sample in 16 lists the device's
     processes, for which NVML takes locks of the driver. In a container, where NVML does not know
-    this process, the lists end after 8.
+    this process, the layer makes no more such lists after 8.
     Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
     which nothing waits stay known, because to find a stream again takes more calls. At most
     MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.

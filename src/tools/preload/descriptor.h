@@ -84,7 +84,7 @@ static int to_fd(void *user, const void *data, size_t size) {
     return 0;
 }
 
-/* Writes a line to stderr if that needs no wait. */
+/* Writes a line to stderr if stderr is ready to take it within 1 ms. */
 static void say(const char *line) {
     int fd = find_stderr();
     if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, strlen(line));

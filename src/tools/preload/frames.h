@@ -5,9 +5,10 @@
 /* ----------------------------------------------------------------------------- libunwind -- */
 
 /* To find out whether an address can be read, libunwind writes a byte from there into a pipe. A
-   program that closes all descriptors would use those of the pipe for files of its own. So
-   libunwind gets no pipe here. Instead, write_no_pipe asks the system for an unknown operation with
-   the signal mask at the address. The system reads the address before it refuses the operation. */
+   program may close all descriptors, and then open files of its own under the numbers of the pipe.
+   So libunwind gets no pipe here. Instead, write_no_pipe calls rt_sigprocmask with an unknown
+   operation, and passes the address as that of the signal mask. The system reads the mask before
+   it refuses the operation. */
 static int no_pipe(int ends[2], int flags) {
     (void)flags;
     ends[0] = ends[1] = -1;
@@ -111,11 +112,11 @@ static __attribute__((noinline)) int walk_to_root(size_t most) {
     return more == 0;
 }
 
-/* Returns 1 if the stack of this thread, whose outermost return address is `outermost`, ends at its
-   root. An address in code that was made at run time is never the root. But libunwind reports a
-   root there if the code uses the frame pointer for another value. So the result is then 0. `known`
-   keeps the answers, because few addresses are ever the outermost of a stack. A word of `known` is
-   an address times 2, plus 1 if the stack ends at its root. */
+/* Returns 1 if the stack of this thread ends at its root. `outermost` is the outermost return
+   address of the stack. Returns 0 if this address is in code that was made at run time. Such code
+   is never the root, but libunwind reports a root there if the code uses the frame pointer for
+   another value. `known` keeps the answers, because few addresses are ever the outermost of a
+   stack. A word of `known` is an address times 2, plus 1 if the stack ends at its root. */
 #define ENDS_KNOWN 64
 static int ends_at_root(void *outermost, size_t count) {
     static uintptr_t known[ENDS_KNOWN];
@@ -296,9 +297,9 @@ static void read_skips(void) {
 /* Returns the module whose malloc the program calls, or NULL if that malloc is ours. */
 static const char *other_malloc(void) {
     Dl_info found, ours;
-    void *symbol = NULL; /* the symbol of malloc that was found. A program at a fixed address that
-                            takes the address of malloc has an undefined symbol of malloc. This
-                            symbol stands for a piece of code that jumps to our malloc */
+    void *symbol = NULL; /* the symbol of malloc that was found. If a program without -fPIE takes
+                            the address of malloc, this symbol is an undefined one of the program.
+                            Its address is that of code in the program that jumps to our malloc */
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif

@@ -5,8 +5,9 @@
 
 /* If the unwinder faults, for example in a damaged stack, the handler on_fault jumps back to where
    the unwinder was called. That stack is lost, and the program goes on. on_fault is set only while
-   the program leaves the signal at its default action, and the program still sees that action. A
-   fault outside the unwinder ends the program, as it would without this library. */
+   the program leaves the signal at its default action. If the program asks for the action of the
+   signal, it still gets the default. A fault outside the unwinder ends the program, as it would
+   without this library. */
 static const int faults[] = {SIGSEGV, SIGBUS};
 static int guarded; /* 1: unwinders have a time limit, because on_fault handles SIGSEGV and only a
                        sample of the allocs unwinds */
@@ -29,8 +30,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     (void)change_action(number, &plain, NULL);
-    if (info->si_code <= 0) (void)raise(number); /* raises a signal again that a process sent; a
-                                                    fault recurs by itself */
+    if (info->si_code <= 0) (void)raise(number); /* a fault recurs by itself, but a signal
+                                                    that a process sent must be raised again */
 }
 
 typedef void (*handler)(int number);
@@ -70,7 +71,7 @@ static void begin_guard(void) {
 
 /* Starts a timer that sends SIGSEGV to this thread if its unwinder takes too long. If every alloc
    unwinds, for its stack or to pass over the functions of MEMLORD_SKIP, there is no timer, because
-   a timer takes longer than a stack. Returns 1 if the timer runs. */
+   setting a timer takes longer than taking a stack. Returns 1 if the timer runs. */
 static int begin_limit(timer_t *limit) {
     struct sigevent event;
     struct itimerspec in;

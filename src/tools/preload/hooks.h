@@ -14,7 +14,7 @@ static struct {
 static size_t skip_count;
 
 static int is_skipped(const void *return_address) {
-    const uintptr_t call = (uintptr_t)return_address - 1; /* the address of the call, because a
+    const uintptr_t call = (uintptr_t)return_address - 1; /* an address in the call, because a
                                                              function that ends with the call does
                                                              not contain the return address */
     size_t i = 0;

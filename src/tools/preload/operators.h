@@ -53,10 +53,11 @@
 NEWS(DECLARE)
 DELETES(DECLARE)
 
-/* If an exception passes through a hook of operator new, end_new must be called. The unwinder that
-   threw the exception must do this, not the unwinder that is linked into this library. In compiled
-   code __gcc_personality_v0 and _Unwind_Resume do it. clean_up_frame and resume_throwing replace
-   these two functions, and call those of the unwinder that threw the exception. */
+/* If an exception passes through a hook of operator new, end_new must be called. For this the
+   compiled hook needs the functions __gcc_personality_v0 and _Unwind_Resume. Both must belong to
+   the unwinder that threw the exception, not to the unwinder that is linked into this library. So
+   clean_up_frame and resume_throwing replace these two functions, and call those of the unwinder
+   that threw the exception. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);

@@ -6,7 +6,7 @@
 /* The path and the format that the environment gives for the report. */
 static struct {
     memlord_format format;
-    int told;   /* 1: a line at the start said that no report can be written there */
+    int told;   /* 1: a line at the start said that no report can be written at `path` */
     int beside; /* 1: a ledger of the program writes to the same path, so "interposer-" is put
                    before the name */
     char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
@@ -20,8 +20,8 @@ static struct {
 static struct {
     const char *quoted;        /* the path with each % doubled, as memlord_save takes it */
     char path[3 * TARGET_MAX]; /* the path with numbers in place of %p, %n and %t. `quoted` points
-                                  behind its end, so that both texts are in the same page of
-                                  memory unless they are long */
+                                  behind the NUL of this text, so that both texts are in the same
+                                  page of memory unless they are long */
 } target;
 
 /* Appends a text to the path. A text that does not fit is cut: the system refuses a path of that
@@ -137,7 +137,8 @@ typedef struct file_mark {
 #define THEIRS_MAX 8
 static struct {
     file_mark files[THEIRS_MAX]; /* the latest reports of the program's ledgers */
-    unsigned count;              /* how many reports there were; a new one replaces the oldest */
+    unsigned count;              /* how many reports these ledgers have written; if `files` is
+                                    full, a new report replaces the oldest */
 } theirs;
 
 static int mark_file(const char *path, file_mark *out) {
@@ -163,8 +164,8 @@ static int is_unfinished_report(const char *path) {
 }
 
 /* Replaces rename of the C library. Notes each report that a ledger of the program writes:
-   memlord_save ends by renaming its temporary file. The addition is atomic, so that two threads
-   get different places in `files`. The addition orders no other memory access. */
+   memlord_save ends by renaming its temporary file. The addition to theirs.count is atomic, so
+   that two threads get different places in `files`. The addition orders no other memory access. */
 EXPORT int rename(const char *from, const char *to) {
     static int (*known)(const char *from, const char *to);
     const int before = errno;

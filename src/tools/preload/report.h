@@ -226,7 +226,8 @@ static void choose_measure(void) {
 static void report_last(void) {
     int cancel;
     if (inside) return;
-    inside = 1; /* stays set, because a signal that interrupts the report must not wait for it */
+    inside = 1; /* stays set, because a signal handler that interrupts the report and exits
+                   must not wait for the report */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
         mli_u64_store(&lord->program_ended, mli_ledger_now(lord));

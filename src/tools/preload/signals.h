@@ -49,7 +49,8 @@ static void die_of(int number) {
     real.exit(128 + number);
 }
 
-/* Has a signal sent again after `ms` milliseconds. The second signal ends a report that hangs. */
+/* Starts a timer that sends a signal again after `ms` milliseconds. The second signal ends a report
+   that hangs. */
 static void limit_time(int number, int ms) {
     struct sigevent event;
     struct itimerspec in;
