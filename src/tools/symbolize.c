@@ -42,6 +42,7 @@
 #include <elfutils/libdwfl.h>
 #include <inttypes.h>
 #include <libiberty/demangle.h>
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -646,21 +647,47 @@ static void add_caller(cJSON *callers, const cJSON *of, const cJSON *stack) {
                                                        cJSON_GetNumberValue(get(stack, keys[k])));
 }
 
+/* A stack, and the offset of its innermost frame. A profile may have thousands of sites and of
+   stacks, so add_callers compares the offsets before all else. */
+typedef struct stack_at {
+    const cJSON *stack;
+    double offset; /* NaN if it is not known */
+} stack_at;
+
+static stack_at *read_stacks(const cJSON *stacks, size_t *count) {
+    stack_at *all = NULL;
+    size_t room = 0;
+    const cJSON *stack;
+    cJSON_ArrayForEach(stack, get(stacks, "list")) {
+        const double offset = cJSON_GetNumberValue(get(frame_of_stack(stack, 0), "offset"));
+        all = (stack_at *)grown(all, *count, &room, sizeof *all);
+        all[(*count)++] = (stack_at){stack, offset};
+    }
+    return all;
+}
+
 /* Gives each site its list "callers", which memlord.h describes. */
 static void add_callers(cJSON *root) {
-    const cJSON *stacks = get(root, "stacks"), *stack;
+    const cJSON *stacks = get(root, "stacks");
+    size_t count = 0;
+    stack_at *all;
     cJSON *site;
     read_frames(stacks);
+    all = read_stacks(stacks, &count);
     cJSON_ArrayForEach(site, get(root, "sites")) {
+        const double offset = cJSON_GetNumberValue(get(site, "offset"));
         cJSON *callers = cJSON_CreateArray();
-        cJSON_ArrayForEach(stack, get(stacks, "list"))
-            if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, site, stack);
+        for (size_t i = 0; i < count; i++)
+            if (fabs(all[i].offset - offset) < 0.5 &&
+                is_stack_of(all[i].stack, site, get(stacks, "modules")))
+                add_caller(callers, site, all[i].stack);
         cJSON_DeleteItemFromObjectCaseSensitive(site, "callers");
         if (cJSON_GetArraySize(callers))
             set(site, "callers", callers);
         else
             cJSON_Delete(callers);
     }
+    free(all);
 }
 
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
