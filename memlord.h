@@ -28622,7 +28622,8 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
    first words, and a part for each device that it is about. Anomalies count mistakes of the host
    and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
    bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
-   reports/capture and services/answers. Locks: none. */
+   reports/capture, reports/callers, reports/growth and the reading functions of services/. Locks:
+   none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
@@ -29791,7 +29792,8 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
    tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
-   table. May use reports/capture. Owns no state. Locks: none. */
+   table. May use reports/capture, and reports/growth and reports/leaks for the types of lines. Owns
+   no state. Locks: none. */
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
@@ -29970,7 +29972,8 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
 /* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
-   frame is a return address of a stack. Owns no state. May use reports/capture. Locks: none. */
+   frame is a return address of a stack. Owns no state. May use reports/capture, reports/answers,
+   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -32121,8 +32124,8 @@ static const uint64_t mli_html_packed[] = {
 
 /* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
    live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
-   that were allocated since the last mark. Owns no state. May use reports/capture and
-   reports/answers. Locks: none. */
+   that were allocated since the last mark. Owns no state. May use reports/capture, reports/answers,
+   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
 
 /* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
    follow. */

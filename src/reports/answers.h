@@ -3,7 +3,8 @@
    first words, and a part for each device that it is about. Anomalies count mistakes of the host
    and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
    bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
-   reports/capture and services/answers. Locks: none. */
+   reports/capture, reports/callers, reports/growth and the reading functions of services/. Locks:
+   none. */
 #ifndef MLI_REPORTS_ANSWERS_H
 #define MLI_REPORTS_ANSWERS_H
 #include "api/api.h"

@@ -1,6 +1,7 @@
 /* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
    tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
-   table. May use reports/capture. Owns no state. Locks: none. */
+   table. May use reports/capture, and reports/growth and reports/leaks for the types of lines. Owns
+   no state. Locks: none. */
 #ifndef MLI_REPORTS_LISTS_H
 #define MLI_REPORTS_LISTS_H
 #include "api/api.h"

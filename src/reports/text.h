@@ -1,7 +1,7 @@
 /* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
    live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
-   that were allocated since the last mark. Owns no state. May use reports/capture and
-   reports/answers. Locks: none. */
+   that were allocated since the last mark. Owns no state. May use reports/capture, reports/answers,
+   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
 #ifndef MLI_REPORTS_TEXT_H
 #define MLI_REPORTS_TEXT_H
 #include "api/api.h"
