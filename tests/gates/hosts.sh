@@ -15,7 +15,7 @@ library() { # NAME COMMAND...: builds $out/NAME.so, and lists its names without 
         tr -d ' \n' >"$so.names"
 }
 calls=$(($(grep -c '^#define memlord_.* MLI_PREFIXED' memlord.h) - $(grep -c '^MLI_API_INLINE' memlord.h)))
-{ grep '^#define MEMLORD_API' examples/embedding.md; cat tests/matrix/impl.c; } >"$out/shown.c"
+{ grep '^ *#define MEMLORD_API' examples/embedding.md; cat tests/matrix/impl.c; } >"$out/shown.c"
 cp tests/matrix/impl.c "$out/impl.c"
 for cc in 'gcc -std=c99' 'clang++ -std=c++11 -x c++'; do
     while read -r file wanted flag; do
