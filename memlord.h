@@ -51,7 +51,7 @@
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
-        memlord_save               a report: "-" is standard output, "x.html" a page
+        memlord_save               a report as TEXT, HTML or another format; "-" is standard output
 
     All groups, in the order of the API:
 
@@ -549,6 +549,15 @@
 #define MLI_INLINE static inline
 #endif
 
+/* An inline function of the API. In C++ a module can export it; a library never does. */
+#if !defined(__cplusplus) || defined(MEMLORD_DISABLE) || defined(MEMLORD_STATIC)
+#define MLI_API_INLINE MLI_INLINE
+#elif defined(__ELF__)
+#define MLI_API_INLINE inline __attribute__((visibility("hidden")))
+#else
+#define MLI_API_INLINE inline
+#endif
+
 #ifndef MEMLORD_THREAD_LOCAL
 #if defined(__GNUC__)
 #define MEMLORD_THREAD_LOCAL __thread
@@ -694,22 +703,22 @@ typedef struct memlord_device {
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
-MLI_INLINE memlord_device memlord_device_make(int type, int index) {
+MLI_API_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
 /* Makes the device of the host's memory. */
-MLI_INLINE memlord_device memlord_device_cpu(void) {
+MLI_API_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
 /* Makes the device of the GPU that has this index in the CUDA runtime. */
-MLI_INLINE memlord_device memlord_device_cuda(int index) {
+MLI_API_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
 /* Makes the selector of every device. */
-MLI_INLINE memlord_device memlord_device_all(void) {
+MLI_API_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
@@ -1601,7 +1610,7 @@ enum {
     MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or scope with none to end in this
                                                context */
     MEMLORD_ANOMALY_DROPPED = 7,            /* no room to record an alloc: give the ledger's
-                                               allocator more, or raise " "MEMLORD_MAX_DEVICES */
+                                               allocator more, or raise MEMLORD_MAX_DEVICES */
     MEMLORD_ANOMALY_COUNT
 };
 
@@ -2838,9 +2847,9 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
    will not have this name. */
-MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                 memlord_device device, uint64_t storage,
-                                                 uint64_t bytes, const memlord_site *site) {
+MLI_API_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                     memlord_device device, uint64_t storage,
+                                                     uint64_t bytes, const memlord_site *site) {
     memlord_alloc_opts opts;
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -2880,6 +2889,7 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 #ifdef __cplusplus
 } /* extern "C" */
+extern "C++" { /* also where the host includes this header inside extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
    These macros plant a site (a static record of a place in the source), pass a pointer, or end a
@@ -2903,6 +2913,13 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
+/* The function of a site. nvcc refuses __func__ where the function is a template's. */
+#if defined(__CUDACC__) && defined(__GNUC__)
+#define MLI_FUNCTION __builtin_FUNCTION()
+#else
+#define MLI_FUNCTION __func__
+#endif
+
 /* Gives the site of this line: the address of a static record. In C without statement expressions
    it is NULL, and the macros below are statements that plant the record themselves. With
    MEMLORD_DISABLE it is NULL, too. */
@@ -2911,7 +2928,7 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #elif defined(__GNUC__)
 #define MEMLORD_SITE()                                                                        \
     (__extension__({                                                                          \
-        static const memlord_site mli_here = {__FILE__, __func__, __LINE__};                  \
+        static const memlord_site mli_here = {__FILE__, MLI_FUNCTION, __LINE__};              \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)
@@ -3048,7 +3065,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #elif defined(__GNUC__)
 #define MLI_SCOPE_PLACE(text)                                                                 \
     (__extension__({                                                                          \
-        static const memlord_scope_site mli_here = {"" text, {__FILE__, __func__, __LINE__}}; \
+        static const memlord_scope_site mli_here = {"" text,                                  \
+                                                    {__FILE__, MLI_FUNCTION, __LINE__}};      \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)
@@ -3369,6 +3387,7 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 
 } // MLI_WAY
 } // namespace mlord
+} /* extern "C++" */
 #endif /* __cplusplus */
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
@@ -3383,6 +3402,7 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
+extern "C++" {
 #include <memory_resource>
 
 namespace mlord {
@@ -3429,6 +3449,7 @@ private:
 
 } // MLI_WAY
 } // namespace mlord
+}
 #endif
 #endif
 /* ------------------------- stop here if you only want the API ---------------------------- */
@@ -3440,6 +3461,10 @@ private:
 
 #define MLI_PREFIXED(name) MLI_JOIN(MEMLORD_PREFIX, MLI_JOIN(_, name))
 #define memlord_result_text MLI_PREFIXED(memlord_result_text)
+#define memlord_device_make MLI_PREFIXED(memlord_device_make)
+#define memlord_device_cpu MLI_PREFIXED(memlord_device_cpu)
+#define memlord_device_cuda MLI_PREFIXED(memlord_device_cuda)
+#define memlord_device_all MLI_PREFIXED(memlord_device_all)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
 #define memlord_device_label_set MLI_PREFIXED(memlord_device_label_set)
@@ -3592,6 +3617,7 @@ private:
 #define memlord_guard_tag MLI_PREFIXED(memlord_guard_tag)
 #define memlord_guard_scope MLI_PREFIXED(memlord_guard_scope)
 #define memlord_guard_end MLI_PREFIXED(memlord_guard_end)
+#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_shim_malloc MLI_PREFIXED(memlord_shim_malloc)
 #define memlord_shim_calloc MLI_PREFIXED(memlord_shim_calloc)
 #define memlord_shim_realloc MLI_PREFIXED(memlord_shim_realloc)
@@ -5435,16 +5461,14 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern const char mli_own_from[] __asm__("__start_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
-extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
+extern const char __start_mli_own_frames[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_mli_own_frames[] __attribute__((weak, visibility("hidden")));
 #ifdef __cplusplus
 }
 #endif
 MLI_PRIVATE int mli_is_own(const void *address) {
-    const uintptr_t from = (uintptr_t)mli_own_from;
-    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+    const uintptr_t from = (uintptr_t)__start_mli_own_frames;
+    return (uintptr_t)address - 1 - from < (uintptr_t)__stop_mli_own_frames - from;
 }
 #else
 MLI_PRIVATE int mli_is_own(const void *address) {
@@ -11025,7 +11049,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
 
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; d.index < 0 && i < n; i++)
+    for (i = 1; i < n && 0 > d.index; i++)
         if (mli_type_of(lord, i) == d.type) d = mli_device_record_at(lord, i)->device;
     if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
@@ -11929,7 +11953,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
                                                       mli_module **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
-    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
+    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *found;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
     const char *path, *loaded, *build_id;
     memlord_result r;
@@ -11943,26 +11967,26 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->path, &path);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->loaded, &loaded);
     if (r) return r;
-    for (module = first; module; module = (mli_module *)mli_ptr_load(&module->same))
-        if (module->image.path == path && module->build_id == build_id) break;
-    *out = module;
-    if (module) return MEMLORD_OK;
-    *out = module = (mli_module *)mli_cold_alloc(lord, sizeof *module);
-    if (!module) return MLI_AGAIN;
-    module->image = *image;
-    module->image.path = path;
-    module->image.loaded = loaded;
-    module->build_id = build_id;
-    if (image->id_size) memcpy(module->id, image->id, image->id_size);
-    module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
-    module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+    for (found = first; found; found = (mli_module *)mli_ptr_load(&found->same))
+        if (found->image.path == path && found->build_id == build_id) break;
+    *out = found;
+    if (found) return MEMLORD_OK;
+    *out = found = (mli_module *)mli_cold_alloc(lord, sizeof *found);
+    if (!found) return MLI_AGAIN;
+    found->image = *image;
+    found->image.path = path;
+    found->image.loaded = loaded;
+    found->build_id = build_id;
+    if (image->id_size) memcpy(found->id, image->id, image->id_size);
+    found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
+    found->number = found->next ? found->next->number + 1 : 1;
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
                                                              mli_module_newest */
     if (!first) {
-        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
-        mli_ptr_store(&module->same, mli_ptr_load(&first->same));
-        mli_ptr_store_release(&first->same, module);
+        mli_ptr_store(&found->same, mli_ptr_load(&first->same));
+        mli_ptr_store_release(&first->same, found);
     }
     return MEMLORD_OK;
 }
@@ -17375,7 +17399,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
     mli_cover *cover = ask->cover;
     uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
+    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
         memlord_ticket ticket;
         const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
         uint64_t left = ask->bytes - cover->bytes, part;
@@ -27401,7 +27425,7 @@ typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
-    for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
+    for (leaks->room = 64; MLI_LEAKS > leaks->room && leaks->room / 2 < blocks;) leaks->room *= 2;
     leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
     if (!leaks->at) leaks->room = 0;
     return leaks->at != NULL;
@@ -28590,7 +28614,7 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
     size_t i, k;
     for (i = 1; i < callers->count; i++) {
         const mli_caller moving = callers->at[i];
-        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+        for (k = i; k && moving.share > callers->at[k - 1].share; k--)
             callers->at[k] = callers->at[k - 1];
         callers->at[k] = moving;
     }
@@ -29615,7 +29639,7 @@ MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_
     if (!node) s.frame[s.n++] = b->frame;
     for (; node; node = mli_stack_node_at(x->lord, node)->parent)
         s.frame[s.n++] = mli_frame_of_place(x, mli_stack_node_at(x->lord, node)->site->frame);
-    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
+    for (; scope && sizeof s.frame / sizeof *s.frame > s.n; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
 }
@@ -32242,7 +32266,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
     const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
                          span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
     uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+    for (; *at < r->snapshots && end > r->snapshot[*at]->time; (*at)++)
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }
@@ -34956,7 +34980,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     mli_share_blocks_each(&w->shares, mli_heap_older, w);
     mli_share_blocks_each(&w->shares, mli_heap_live, w);
     mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
-    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+    for (; w->gone_end > w->gone; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
 }
 static MLI_COLD void mli_heap_write(void *writer) {
     mli_heap_writer *w = (mli_heap_writer *)writer;

@@ -63,22 +63,22 @@ typedef struct memlord_device {
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
-MLI_INLINE memlord_device memlord_device_make(int type, int index) {
+MLI_API_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
 /* Makes the device of the host's memory. */
-MLI_INLINE memlord_device memlord_device_cpu(void) {
+MLI_API_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
 /* Makes the device of the GPU that has this index in the CUDA runtime. */
-MLI_INLINE memlord_device memlord_device_cuda(int index) {
+MLI_API_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
 /* Makes the selector of every device. */
-MLI_INLINE memlord_device memlord_device_all(void) {
+MLI_API_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 

@@ -51,7 +51,7 @@
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
-        memlord_save               a report: "-" is standard output, "x.html" a page
+        memlord_save               a report as TEXT, HTML or another format; "-" is standard output
 
     All groups, in the order of the API:
 

@@ -308,7 +308,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
     mli_cover *cover = ask->cover;
     uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
+    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
         memlord_ticket ticket;
         const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
         uint64_t left = ask->bytes - cover->bytes, part;
