@@ -497,8 +497,8 @@
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
     tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
     work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
-    first meets storages of another thread.
+    threads, blocks or queues of fences, except when a table grows (one of 1024 shards at a time) or
+    when a thread first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -512,7 +512,7 @@
     adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
     tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 112 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
     it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
     off, and a time stamp and 40 bytes when on.
@@ -736,7 +736,7 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
-   NULL removes it.
+   NULL removes it. Each different name is kept until memlord_destroy.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
@@ -1481,7 +1481,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
+   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
+         sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to
@@ -2484,7 +2485,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all.
+   and sites of each device, and the ten largest blocks of all. It stops no thread, so beside calls
+   of other threads the tags or sites of a device may add up to more than the device.
    The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
    the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
    last snapshot, and those in which a device, or all devices together, held most. It drops a
@@ -2649,11 +2651,12 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
-   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
-   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value. The name must have
-   only letters, digits and _, and begin with neither a digit nor __. PROMETHEUS also leaves out a
-   label with the name of an earlier label or of one of MemLord's own labels (device, tag, scope,
-   rest, site, from, to, version), and a label that would make the labels longer than 1000 bytes.
+   them. The text is copied, and each different text is kept until memlord_destroy. TEXT, JSON and
+   HTML reports show the labels, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a
+   label that is not name=value. The name must have only letters, digits and _, and begin with
+   neither a digit nor __. PROMETHEUS also leaves out a label with the name of an earlier label or of
+   one of MemLord's own labels (device, tag, scope, rest, site, from, to, version), and a label that
+   would make the labels longer than 1000 bytes.
    Errors: E_NOMEM, also if the ledger would keep more than MEMLORD_MAX_STRINGS bytes of strings. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
@@ -6012,6 +6015,7 @@ typedef struct mli_shard {
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */
+    mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -9284,6 +9288,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
     if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
+        mli_u32_store(&s->refuse, 0);
         s->table = next->data;
         s->size = next->size;
         mli_u32_store(&s->displaced, next->displaced);
@@ -9310,6 +9315,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        if (failed < 0) mli_u32_store(&s->refuse, size); /* so that on average a refusal is cheap */
         mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
                                     table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
@@ -9602,6 +9608,7 @@ typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
+    mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
@@ -9652,10 +9659,13 @@ typedef struct mli_device_record {
     mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
+    mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
+    mli_u32 *end[MLI_BOOKS];     /* the `next` of its last row there; NULL if there is none */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -9693,6 +9703,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
+   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
+   with the release stores in mli_row_publish. */
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
    memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
    caller holds the cold lock. */
@@ -9854,7 +9868,17 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
+    const uint32_t n = mli_u32_load(count);
+    mli_row *row = mli_row_at(lord, book, n);
+    mli_device_record *device = mli_device_record_at(lord, row->dev);
+    mli_u32_store_release(count, n + 1); /* pairs with mli_row_count's load */
+    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
+    device->end[book] = &row->next;
+}
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
+    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
+    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
+                                       : &mli_device_record_at(lord, dev)->first[book]);
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -12496,35 +12520,15 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Tries to count a mistake at the present site without a copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
-   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
-   site first. */
-static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
-    struct mli_anomalies_state *s = lord->anomalies;
-    mli_anomaly *a;
-    int known;
-    mli_lock_take(&s->lock);
-    a = mli_anomaly_find(s, kind, mli_self.site, NULL);
-    known = a || s->count == MLI_ANOMALIES;
-    if (a)
-        mli_anomaly_again(a, bytes, now);
-    else if (known)
-        s->left_out++;
-    mli_lock_drop(&s->lock);
-    return known;
-}
-
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
     const uint64_t now = mli_ledger_age(lord);
-    const memlord_site *site = mli_self.site, *kept;
+    const memlord_site *site = mli_self.site;
+    const memlord_site *kept = site ? mli_site_kept(lord, site) : NULL;
     mli_anomaly *a;
     int is_new;
-    if (mli_anomaly_known(lord, kind, bytes, now)) return 0;
-    kept = site ? mli_site_kept(lord, site) : NULL;
     mli_lock_take(&s->lock);
     a = mli_anomaly_find(s, kind, site, kept);
     is_new = !a && s->count < MLI_ANOMALIES;
@@ -12919,8 +12923,9 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
                                        the parent scope */
+    MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -13556,6 +13561,7 @@ typedef struct mli_stack_row {
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
     uint32_t site;        /* the row of the site in books/counters; 0: no site */
+    uint32_t older;       /* the row of the same device that was added before this one, or 0 */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -13688,6 +13694,7 @@ typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
+    mli_u32 newest[MEMLORD_MAX_DEVICES + 1]; /* the row of each device that was added last, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -13877,6 +13884,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
+    mli_u32 *newest = &mli_stack_tables_of(lord)->newest[dev];
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
@@ -13887,8 +13895,10 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     row->dev = dev;
     row->site = site;
     row->next = mli_u32_load(head);
+    row->older = mli_u32_load(newest);
     mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
     mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    mli_u32_store_release(newest, n);                      /* pairs with mli_stacks_hold */
     *number = n;
     return MEMLORD_OK;
 }
@@ -14259,11 +14269,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     return frames;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
-    const uint32_t rows = mli_stack_rows(lord);
-    uint32_t i;
-    for (i = 1; i < rows; i++) {
+    const mli_stack_tables *tables = mli_stack_tables_of(lord);
+    uint32_t i = tables ? mli_u32_load_acquire(&tables->newest[dev]) : 0;
+    while (i) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
+        mli_u64_store(&row->held, mli_u64_load(&row->live));
+        i = row->older;
     }
 }
 #if !defined(MEMLORD_NO_VERIFY)
@@ -14901,14 +14912,17 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
-   shard is a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   shard is a part of the map of blocks. May use base/memory, books/counters and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
    and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
 
+#define MLI_REST_LEVELS 9 /* a queue of level n rests for 2^n calls; one of level 0 does not rest */
+
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first;
+    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due` */
+    uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
@@ -14925,17 +14939,19 @@ typedef struct mli_pending_queues {
 /* The pending fences with the same device and the same memlord_fence.queue, in the order of the
    frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
+    struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
+                                                MLI_RING_REST; next[0] also links spare queues */
+    struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
-                       asked the first fence, or 0 */
+    uint64_t id;     /* memlord_fence.queue, which these fences have in common */
+    uint64_t round;  /* the number of the last poll (a pass over the queues: see calls/deferred)
+                        that asked the first fence, or 0 */
+    uint64_t passed; /* the number of the last poll that found no more to ask here, or 0 */
     uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
-                       done" */
+    uint32_t level; /* how often the first fence has answered "not done", below MLI_REST_LEVELS */
     uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
                        fence again */
 } mli_queue;
@@ -14979,8 +14995,6 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
-                                 further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
@@ -14990,18 +15004,26 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
+/* Makes this thread the asker of a fence, and returns the fence. */
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
+/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
+   each queue the fences that no thread has asked yet come first, because the first call of a `done`
+   may record an event of the device. Then comes the first fence of the queue, unless this poll
+   (`round` is its number) has asked that fence already. */
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
-/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
-   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
+/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
+   level on its device type or after MLI_REST_NS, whichever comes first. */
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
    that no thread has asked this fence. */
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
    an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
@@ -15080,7 +15102,7 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
         mli_fences_enter(lord);
         f->older = (mli_fence_record *)mli_ptr_load(&state->all);
         mli_ptr_store(&state->all, f);
-        f->spare.next = state->spare_queues;
+        f->spare.next[0] = state->spare_queues;
         state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
@@ -15114,45 +15136,94 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
 
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q = p->first;
-    while (q && (q->dev != dev || q->id != id)) q = q->next;
-    return q;
+enum { MLI_RING_POLL, MLI_RING_REST }; /* the queues of a device, and those of a type and level */
+
+/* Appends a queue to a ring, of which *first is the first queue. */
+static MLI_COLD void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
+    mli_queue *next = *first ? *first : q, *last = *first ? next->previous[ring] : q;
+    q->next[ring] = next;
+    q->previous[ring] = last;
+    next->previous[ring] = last->next[ring] = q;
+    *first = next;
+}
+static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
+    q->next[ring]->previous[ring] = q->previous[ring];
+    q->previous[ring]->next[ring] = q->next[ring];
+    if (*first == q) *first = q->next[ring] == q ? NULL : q->next[ring];
 }
 
-/* Adds the queue of a fence, in the memory of a spare queue. */
-static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+/* Returns the place of a queue in the tree of its device, which has NULL if there is no such queue.
+   The bits of the id's hash choose the way down from the root, and a queue stands at the first
+   vacant place on its way. No two ids have the same hash, so a way has at most 65 places. */
+static MLI_COLD mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **at = &mli_device_record_at(lord, dev)->queues[0];
+    uint64_t bits = mli_mixed(id);
+    for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
+    return at;
+}
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) {
+    return *mli_queue_place(lord, dev, id);
+}
+/* Removes a queue from the tree of its device. A queue without subtrees takes its place: the ways
+   of all queues below a place go through it. */
+static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
+    mli_queue **at = mli_queue_place(lord, q->dev, q->id), **end = at, *last;
+    while ((*end)->below[0] || (*end)->below[1]) end = &(*end)->below[!(*end)->below[0]];
+    last = *end;
+    *end = NULL;
+    if (last == q) return;
+    memcpy(last->below, q->below, sizeof q->below);
+    *at = last;
+}
+
+/* Returns the ring of the queues of a device, which begins with those that no poll has passed. */
+static mli_queue **mli_queue_ring(memlord *lord, uint32_t dev) {
+    return &mli_device_record_at(lord, dev)->queues[1];
+}
+/* Puts a queue first in its device's ring, because no thread has asked its first fence. */
+static MLI_COLD void mli_queue_poll_first(memlord *lord, mli_queue *q) {
+    mli_queue **ring = mli_queue_ring(lord, q->dev);
+    q->round = q->passed = 0;
+    mli_ring_add(ring, q, MLI_RING_POLL);
+    *ring = q;
+}
+
+/* Makes the queue of a fence, in the memory of a spare queue. The caller puts it into the tree. */
+static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = state->spare_queues;
-    state->spare_queues = q->next;
+    state->spare_queues = q->next[0];
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
     q->due = mli_u32_load(&p->calls);
-    q->next = p->first;
-    p->first = q;
+    mli_queue_poll_first(lord, q);
+    mli_ring_add(&p->resting[0], q, MLI_RING_REST);
+    p->queues++;
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
-    q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
-    q->due = mli_u32_load(&p->calls) + q->rest;
-    q->late = rest ? now + MLI_REST_NS : 0;
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->level = level < MLI_REST_LEVELS ? level : MLI_REST_LEVELS - 1;
+    q->due = mli_u32_load(&p->calls) + (level ? 1u << q->level : 0);
+    q->late = level ? now + MLI_REST_NS : 0;
+    mli_ring_add(&p->resting[q->level], q, MLI_RING_REST);
     if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
-    if (!q) q = mli_queue_add(lord, f);
+    mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
+    if (!q) q = *place = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
     f->previous = q->last;
@@ -15164,10 +15235,11 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
-    mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
+    mli_queue *q = f->queue;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
@@ -15175,17 +15247,40 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
+    mli_ring_remove(mli_queue_ring(lord, q->dev), q, MLI_RING_POLL);
     if (q->first) { /* no thread has asked the new first fence since it became the first */
-        q->round = 0;
+        mli_queue_poll_first(lord, q);
         mli_queue_back_off(lord, q, 0, 0);
         return;
     }
-    while (*at != q) at = &(*at)->next;
-    *at = q->next;
-    q->next = state->spare_queues;
+    mli_queue_uproot(lord, q);
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->next[0] = state->spare_queues;
     state->spare_queues = q;
-    if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
+    if (!--p->queues)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
+}
+
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    f->asker = &mli_self;
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
+    return f;
+}
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **ring = mli_queue_ring(lord, dev), *q;
+    while ((q = *ring) != NULL && q->passed < round) {
+        mli_fence_record *f = q->unasked;
+        if (!f || f->asker) {
+            q->passed = round;
+            *ring = q->next[MLI_RING_POLL];
+            f = q->round < round ? q->first : NULL;
+        }
+        if (f == q->first) q->round = round;
+        if (f && !f->asker) return mli_fence_claim(f);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
@@ -15271,10 +15366,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
-                                                                    call; the outer call, which runs
-                                                                    that function, drops the fences
-                                                                    */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
+                                                                    function of a fence, drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15526,6 +15619,22 @@ static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key,
     while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
     return mli_probe_scan(lord, probe, type, want_room);
 }
+/* Returns 1 if the key of a probe that found no room gets no larger table. If even a table 64 times
+   as large would have 20 entries in the home of the key, the keys were made to collide. If only the
+   whole table shows that, one key in many gets its try (mli_shard.refuse). */
+static MLI_COLD int mli_probe_refused(const mli_probe *probe) {
+    mli_shard *s = probe->shard;
+    const uint32_t refuse = mli_u32_load(&s->refuse), near_by = ((uint32_t)1 << 26) / s->size;
+    mli_bucket *b = probe->home;
+    unsigned k, i, same = 0;
+    for (k = 0; k < probe->held; k++, b = mli_bucket_next(s, b, mli_buckets_end(s)))
+        for (i = 0; i < MLI_BUCKET_SLOTS; i++)
+            same += ((mli_u64_load(&b->header) >> (8 * i)) & 255) &&
+                    (mli_hash(b->slots[i].key) - probe->hash + ((uint64_t)near_by << 31)) >> 32 <
+                        near_by;
+    if (refuse) mli_u32_store(&s->refuse, refuse - 1);
+    return refuse || same >= MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX;
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15536,13 +15645,14 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
     for (;;) {
         const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
-        int again = 0;
+        int again = 0, refused = 0;
         probe->inside = 1;
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
             again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
+            if (!again) refused = mli_probe_refused(probe);
         }
         mli_probe_leave(t, probe);
         if (again)
@@ -15552,7 +15662,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
                                                   the shard's lock */
         else if (!want_room)
             return 0;
-        else if (mli_shard_grow(lord, t, s, size))
+        else if (refused || mli_shard_grow(lord, t, s, size))
             return -1;
     }
 }
@@ -18199,9 +18309,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     if (!settles) {
         f->asker = NULL;
         f->early_answer = answer;
-        if (!f->previous)
-            mli_queue_back_off(lord, f->queue,
-                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
+        if (!f->previous) mli_queue_back_off(lord, f->queue, f->queue->level + 1, now);
     }
     mli_fences_leave(lord);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
@@ -18229,44 +18337,18 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence, and returns the fence. */
-static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    f->asker = &mli_self;
-    if (f->queue->unasked == f) f->queue->unasked = f->next;
-    return f;
-}
-
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
-   fences that no thread has asked yet come first, because the first call of a `done` may record an
-   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
-   number) has asked that fence already. */
-static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
-                                       uint64_t round) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q;
-    for (q = p->first; q; q = q->next) {
-        mli_fence_record *f = q->unasked;
-        if (!f || f->asker) f = q->round < round ? q->first : NULL;
-        if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
-        if (f == q->first) q->round = round;
-        return mli_fence_claim(f);
-    }
-    return NULL;
-}
-
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
-    uint32_t type;
+    uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, mli_pends_of(lord, type), sel, round)) != NULL) {
+    for (dev = 1; dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++)
+        while (mli_selects(sel, mli_device_record_at(lord, dev)->device) &&
+               (f = mli_poll_next(lord, dev, round)) != NULL) {
             mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_fences_enter(lord);
@@ -18283,9 +18365,14 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
-    mli_queue *q, *found = NULL;
-    for (q = p->first; q; q = q->next) {
-        if (q->first->asker) continue;
+    mli_queue *found = NULL;
+    int level;
+    for (level = 0; level < MLI_REST_LEVELS; level++) {
+        const mli_queue *first = p->resting[level];
+        mli_queue *q = p->resting[level];
+        while (q && q->first->asker) /* passes the queues that other threads are asking */
+            q = q->next[MLI_RING_REST] == first ? NULL : q->next[MLI_RING_REST];
+        if (!q) continue;
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
         if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
@@ -18325,7 +18412,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer);
         mli_fences_enter(lord);
-        q = answer ? mli_queue_find(p, dev, id) : NULL;
+        q = answer ? mli_queue_find(lord, dev, id) : NULL;
     }
     mli_fences_leave(lord);
 }
@@ -20550,12 +20637,15 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 }
 
 /* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
-   is no memory. */
+   is no memory. Only the first look-up of a thread walks the list of the scope. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
-                                                       const mli_thread *t) {
-    mli_thread_scope *s = mli_thread_scope_first(scope);
-    for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
+                                                       mli_thread *t) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_SCOPE_RECORD, 0);
+    const mli_cache_entry *memo = mli_cache_find(t, scope, salt);
+    mli_thread_scope *s = memo ? (mli_thread_scope *)memo->value : mli_thread_scope_first(scope);
+    while (s && s->thread != t->id) s = s->next; /* only the thread itself adds its thread scopes */
+    if (s && !memo) mli_cache_set(lord, t, scope, salt, s, 0);
+    if (s) return s;
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -21356,12 +21446,13 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
         offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    const uint32_t dev = mli_dev_known(lord, sel);
+    uint32_t i = 0;
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_SITE, dev, i)) != 0) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
@@ -21460,9 +21551,10 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint32_t i = 0;
     size_t n = 0;
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         (void)mli_tag_stat_fill(lord, i, &s);
@@ -21575,13 +21667,14 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
-    uint32_t i;
+    uint32_t i = 0, dev;
     int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+    dev = tag ? 0 : mli_dev_known(lord, sel);
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
         memlord_tag_stat s;
         if (tag && strcmp(name, tag)) continue;
@@ -21700,16 +21793,13 @@ static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, ui
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
     uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
+    uint32_t i = 0;
     if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
     mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
+    while ((i = mli_row_next(lord, list->book, dev, i)) != 0) {
+        const uint64_t live = mli_row_live(lord, list->book, i);
         mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, mli_row_at(lord, list->book, i)->subject, live);
     }
     mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
     mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
@@ -25052,9 +25142,9 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
                          room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
-    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
+        mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
         const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);

@@ -263,12 +263,14 @@ static void reserve(memlord *lord) {
     X(1, mli_event_to_public, mli_none_held(), hold(MLI_RANK_COLD); mli_event_to_public(NULL, \
       NULL, NULL)) \
     X(1, mli_drops_put, mli_lock_held(&state->lock), mli_drops_put(lord, NULL)) \
-    X(1, mli_queue_find, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_find(NULL, 0, 0)) \
+    X(1, mli_queue_place, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_place(lord, 0, 0)) \
     X(1, mli_queue_add, mli_lock_held(&state->lock), (void)mli_queue_add(lord, NULL)) \
     X(1, mli_queue_back_off, mli_lock_held(&lord->fences->lock), mli_queue_back_off(lord, \
       NULL, 0, 0)) \
     X(1, mli_queue_insert, mli_lock_held(&lord->fences->lock), mli_queue_insert(lord, NULL)) \
     X(1, mli_queue_remove, mli_lock_held(&state->lock), mli_queue_remove(lord, NULL)) \
+    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(NULL)) \
+    X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, 0, 0)) \
     X(1, mli_fence_ask, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_fence_ask(lord, NULL)) \
     X(2, mli_fence_ask, f->asker == &mli_self, mli_fence_record f; f.asker = NULL; \
       (void)mli_fence_ask(lord, &f)) \
@@ -317,9 +319,6 @@ static void reserve(memlord *lord) {
 
 #define CALLS(X) \
     X(1, mli_call_end, mli_none_held(), hold(MLI_RANK_COLD); mli_call_end(lord, t, 0, 0)) \
-    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(NULL)) \
-    X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, NULL, \
-      cpu(), 0)) \
     X(1, mli_queue_due, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_due(NULL, 0, 0)) \
     X(1, mli_page_exchange, mli_lock_held(&lord->neighbours->lock), mli_page_exchange(lord, \
       NULL)) \

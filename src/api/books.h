@@ -542,7 +542,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
+   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
+         sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to

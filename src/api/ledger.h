@@ -96,7 +96,7 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
-   NULL removes it.
+   NULL removes it. Each different name is kept until memlord_destroy.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)

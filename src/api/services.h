@@ -749,7 +749,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all.
+   and sites of each device, and the ten largest blocks of all. It stops no thread, so beside calls
+   of other threads the tags or sites of a device may add up to more than the device.
    The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
    the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
    last snapshot, and those in which a device, or all devices together, held most. It drops a

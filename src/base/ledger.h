@@ -79,6 +79,7 @@ typedef struct mli_shard {
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */
+    mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
 /* A thread that the ledger starts. */

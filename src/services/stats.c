@@ -150,12 +150,13 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
         offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    const uint32_t dev = mli_dev_known(lord, sel);
+    uint32_t i = 0;
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_SITE, dev, i)) != 0) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
@@ -254,9 +255,10 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint32_t i = 0;
     size_t n = 0;
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         (void)mli_tag_stat_fill(lord, i, &s);
@@ -369,13 +371,14 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
-    uint32_t i;
+    uint32_t i = 0, dev;
     int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+    dev = tag ? 0 : mli_dev_known(lord, sel);
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
         memlord_tag_stat s;
         if (tag && strcmp(name, tag)) continue;
