@@ -1265,19 +1265,55 @@ static void a_readers_sample_runs_no_band(void **state) {
     assert_int_equal(t->gc.runs, 1);
 }
 
-/* Used % of the bands is that of the sample: growth since then is the metric's to see. */
-static void bands_go_by_the_sample(void **state) {
+/* One figure for both. */
+static void bands_see_what_headroom_sees(void **state) {
     test_case *t = (test_case *)*state;
     const memlord_band bands[] = {{0, 50, MEMLORD_METRIC_ALLOCATED, 900, 0, MEMLORD_COMBINE_MAX},
                                   {50, 101, MEMLORD_METRIC_ALLOCATED, 10, 0, MEMLORD_COMBINE_MAX}};
+    uint64_t key;
     assert_ok(memlord_strategy_set(t->lord, cuda(0), bands, 2));
     test_capacity(t, 1000, 100);
-    grow(t, cuda(0), 600);
-    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 300);
+    key = grow(t, cuda(0), 399);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 501);
     assert_int_equal(t->gc.runs, 0);
-    grow(t, cuda(0), 300);
+    grow(t, cuda(0), 1);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
     assert_int_equal(t->gc.runs, 1);
-    assert_true(t->gc.last.used_percent == 10);
+    assert_true(t->gc.last.used_percent == 50);
+    assert_ok(memlord_free(t->lord, cuda(0), key, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 10.1);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 301, 0)); /* the pool kept the block */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 40.1);
+    grow(t, cuda(0), 5000); /* more than the device has */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 510.1);
+    assert_int_equal(t->gc.runs, 5);
+}
+
+/* The cpu's memory is not in use before it is touched. A free may leave it with the allocator. */
+static void bands_of_the_cpu_take_the_sample_at_its_word(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_band band = band_of(50, 101, MEMLORD_METRIC_ALLOCATED, 1, 0);
+    uint64_t key;
+    assert_ok(
+        memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+    assert_ok(memlord_gc_callback_add(t->lord, cpu(), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
+    t->source.fail = 0;
+    t->source.total = 1000 * MIB;
+    t->source.used = 100 * MIB;
+    grow(t, cpu(), 900 * MIB);
+    assert_ok(memlord_capacity_sample(t->lord, cpu()));
+    key = grow(t, cpu(), 300 * MIB);
+    assert_int_equal(memlord_headroom(t->lord, cpu()), -(int64_t)(200 * MIB));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_free(t->lord, cpu(), key, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cpu(), 400 * MIB); /* 300 of these may be the freed ones */
+    assert_int_equal(t->gc.runs, 1);
+    assert_in_range((int)t->gc.last.used_percent, 50, 80);
 }
 
 static void while_a_poller_runs_readers_leave_it_to_that(void **state) {
@@ -1974,7 +2010,8 @@ int main(void) {
         TEST_FAKES(a_reader_inside_a_logger_asks_nobody),
         TEST_FAKES(a_reader_in_the_ledgers_allocator_asks_nobody),
         TEST_FAKES(a_readers_sample_runs_no_band),
-        TEST_FAKES(bands_go_by_the_sample),
+        TEST_FAKES(bands_see_what_headroom_sees),
+        TEST_FAKES(bands_of_the_cpu_take_the_sample_at_its_word),
         TEST_FAKES(while_a_poller_runs_readers_leave_it_to_that),
         TEST_FAKES(a_limit_may_be_a_fraction),
         TEST_FAKES(a_fraction_follows_the_capacity),

@@ -103,7 +103,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     return bound > mark->held ? bound : mark->held;
 }
 
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
@@ -112,11 +113,15 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
         uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
         if (!mli_dev_uses_capacity(lord, i)) continue;
         is = mli_dev_held_since(lord, i, &own);
+        if (i == dev) *part = is;
         *held = mli_add_saturated(*held, own);
         if (is > was) used = mli_add_saturated(used, is - was);
         if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
     }
-    used -= shrunk < used ? shrunk : used;
+    return used - (shrunk < used ? shrunk : used);
+}
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
     return used > *held ? used : *held;
 }
 

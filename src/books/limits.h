@@ -46,9 +46,12 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
-   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
-   the caller holds the phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
+   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
+   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part);
+/* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes

@@ -500,11 +500,12 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
    If the device's capacity source made the call, a due collection runs in a later call. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+    if (!mli_self.in_host_alloc &&
+        (mli_dev_watch(lord, dev) || mli_types_watched(lord, UINT32_MAX))) {
         mli_callbacks_enter(lord);
         if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
         mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
+        mli_phys_bands_check(lord, dev, NULL, safe);
     }
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }

@@ -295,6 +295,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;
+        device->watch.distance = 0;
         memset(&device->oom, 0, sizeof device->oom);
         mli_lock_drop(&phys->lock);
     }
