@@ -746,7 +746,7 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of a third device, if other devices are in the memory of `device`,
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
            or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
@@ -855,10 +855,10 @@ typedef struct memlord_desc {
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
-           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
-           NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, flags has an
+           unknown bit, poll_ms or snapshot_ms is 1 to 9, event_capacity is over 2^26, or
+           stack_depth is over 128. The logger of `desc` gets a message that says which, unless
+           `out` is NULL. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -1462,7 +1462,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
-   0 to 1, or NaN when nothing was counted. */
+   0 to 1, or -1 when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1472,7 +1472,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
    oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
-   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   and arena bytes. The result is -1 when nothing was counted, and for any other name. With
    MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
@@ -1854,7 +1854,7 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 
 /* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
    too. The call takes a sample if no capacity is known.
-   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
+   Errors: E_INVALID unless 2^-64 <= fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
@@ -2066,8 +2066,8 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device se
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
-   or if its metric is unknown.
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN, over 1e9, negative, or above 0 but
+   below 2^-64, if it has no threshold, or if its metric is unknown.
    Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
@@ -2102,7 +2102,7 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* used % of the device; NaN: not known */
+    double used_percent;     /* used % of the device; -1: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
@@ -2267,7 +2267,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   allocated), 0 to 1. The result is 0 when nothing is free, and -1 when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
@@ -4600,12 +4600,18 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
 /* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
    bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
    off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
-   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
-static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+   processes down. Version 1 has no such file, but in memory.stat the lowest limit of the cgroup and
+   of those above it. It counts in the directory at the `top`, because a container does not see what
+   is above. Returns 0, or -1 if the limit is not known. */
+static int mli_cpu_level(mli_cpu *cpu, size_t end, size_t top, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
         mli_cpu_value(cpu, end, "/memory.high", &high))
+        return -1;
+    if (cpu->v1 && end == top &&
+        (mli_cpu_read(cpu, end, "/memory.stat") ||
+         mli_cpu_field(cpu, "hierarchical_memory_limit", "", &high)))
         return -1;
     if (high < limit) limit = high;
     if (!limit) return -1;
@@ -4644,7 +4650,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     if (!p) return 0; /* the process is in no memory cgroup */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
-    while (!mli_cpu_level(cpu, end, machine, total, left)) {
+    while (!mli_cpu_level(cpu, end, top, machine, total, left)) {
         if (end == top) return 0;
         while (cpu->path[--end] != '/') {} /* cpu->path[top] is a slash, so the loop ends */
     }
@@ -6508,6 +6514,89 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 }
 #endif
 
+/* ------------------------------------------------------------------------ src/base/numbers.h -- */
+
+/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
+   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
+   use os/. Locks: none.
+   A host may trap floating-point errors, or be compiled with -ffast-math. So no code raises INVALID,
+   DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
+   known. */
+
+/* Returns v without its decimals, but at least 0 and at most 9e18. */
+MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v);
+/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
+   infinite or a NaN. */
+MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from);
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
+/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
+
+/* ------------------------------------------------------------------------ src/base/numbers.c -- */
+
+/* Clamps before it converts, because a compiler may convert what a later test then drops. */
+MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v) {
+    v = v > 0 ? v : 0;
+    return (uint64_t)(int64_t)(v < 9e18 ? v : 9e18);
+}
+
+/* Looks at bits only: a comparison with a NaN raises INVALID, and -ffast-math leaves it out. */
+MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
+    uint64_t bits;
+    double v = -1;
+    memcpy(&bits, from, sizeof bits);
+    if (!(bits << 1)) return 0;
+    if (bits >> 52 >= 1023 - 64 && bits >> 52 < 2047) memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    if (v <= 0) return 0; /* the root of a v below 0 may pass 0, by which it would be divided */
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
+    return mli_whole(root + 0.5);
+}
+
+/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* The function is the finalizer of the random number generator splitmix64. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}
+
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
 /* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
@@ -6937,7 +7026,7 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
    any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   INT64_MIN with %jd, and for a number below 0 with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6974,15 +7063,15 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. In JSON, writes a number with three
-   decimals, or null for NaN. */
+/* Writes a percentage: "63.2 %", "50 %". In JSON, writes a number with three decimals. For a number
+   below 0, writes "unknown" or, in JSON, null. */
 static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
-    if (!(percent >= 0)) {
+    if (percent < 0) {
         mli_put_str(o, json ? "null" : "unknown");
     } else if (json) {
-        mli_put_fixed(o, (uint64_t)(percent * 1000 + 0.5), 3);
+        mli_put_fixed(o, mli_whole(percent * 1000 + 0.5), 3);
     } else {
-        mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+        mli_put_tenths(o, mli_whole(percent * 10 + 0.5));
         mli_put_str(o, " %");
     }
 }
@@ -7819,64 +7908,6 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->alloc = mli_os_alloc;
     out->free = mli_os_free;
     out->user = NULL;
-}
-
-/* ------------------------------------------------------------------------ src/base/numbers.h -- */
-
-/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
-   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
-   use os/. Locks: none. */
-
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
-MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
-/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
-MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
-   probability 1 - exp(-x). Requires: x > 0. */
-MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a hash of n: each bit of the result depends on all bits of n. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
-
-/* ------------------------------------------------------------------------ src/base/numbers.c -- */
-
-/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
-   z^5/5 ...) with z = (m - 1) / (m + 1). */
-MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
-    double m = (double)n, e = -53, z, z2, sum = 0;
-    int i;
-    while (m >= 1.5) {
-        m /= 2;
-        e++;
-    }
-    z = (m - 1) / (m + 1);
-    z2 = z * z;
-    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
-    return 2 * z * sum + e * 0.693147180559945309;
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
-    double root = v < 1 ? 1 : v;
-    int i;
-    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
-    return v > 0 ? (uint64_t)(root + 0.5) : 0;
-}
-
-/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
-MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* The function is the finalizer of the random number generator splitmix64. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
 }
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
@@ -17111,9 +17142,7 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
    NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
-/* Returns a NaN. */
-MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
@@ -17383,15 +17412,8 @@ MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
 }
 
-MLI_PRIVATE double mli_nan(void) {
-    const uint64_t bits = (uint64_t)0x7ff8 << 48;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    if (!c->known) return mli_nan();
-    return mli_percent(c->used, c->total);
+    return c->known ? mli_percent(c->used, c->total) : -1;
 }
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
@@ -21344,9 +21366,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest), or NaN if both are 0. */
+/* Returns part / (part + rest), or -1 if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+    return part | rest ? (double)part / ((double)part + (double)rest) : -1;
 }
 static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
     return mli_share(s->cache_hits, s->cache_misses);
@@ -21364,7 +21386,7 @@ MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 };
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
     double rate = mli_rates[i].of(stats);
-    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+    return rate >= 0 ? mli_whole(rate * 1e9 + 0.5) : UINT64_MAX;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
@@ -21713,17 +21735,17 @@ MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
 }
 MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    if (!stats || stats->largest_free == UINT64_MAX) return -1;
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
 MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
     size_t i;
-    if (!stats || !name) return mli_nan();
+    if (!stats || !name) return -1;
     for (i = 0; i < MLI_RATE_COUNT; i++)
         if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
-    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return -1;
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
@@ -22005,17 +22027,19 @@ static const mli_strategy mli_default_strategy = {
 /* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
    the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
+                 percent = mli_argument(&b->percent);
+    if (lo < 0 || lo >= hi) return ": lo and hi must be 0 <= lo < hi";
+    if (hi > 1e9) return ": hi must be a percentage; 101 is above everything";
+    if (percent < 0 || percent > 1e9) return ": percent must be 0 or more";
     if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
     if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    if (!b->bytes && percent <= 0) return ": no threshold: set bytes or percent";
     return NULL;
 }
 
 /* Returns the index of the first band that covers a used percent, or n if none does. While the used
-   percent is not known (below 0), it returns the first band that covers all of 0 to 100. */
+   percent is not known (-1), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -22199,7 +22223,7 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
     if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
     share = (double)cap * b->percent / 100.0; /* exact for whole percents */
     if (!(share > 0)) return b->bytes;
-    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    part = share < 1 ? 1 : mli_whole(share);
     if (!b->bytes) return part;
     return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
@@ -22344,7 +22368,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     v->rise = v->freed = UINT64_MAX;
     v->level = mli_row_levels(lord, dev);
     mli_band_usage(lord, phys, dev, v);
-    e->used_percent = mli_nan();
+    e->used_percent = -1;
     if (v->whole) e->used_percent = used = mli_percent(v->used, v->whole);
     if (used > 100) used = 100;
     if (s) i = mli_band_at(s->bands, s->n, used);
@@ -23387,7 +23411,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
-    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
+    phys->limit = mli_whole(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
 }
 
@@ -23792,10 +23816,9 @@ static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, si
 /* -- life -- */
 
 static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
-    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    lord->room->poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    lord->room->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
 }
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
@@ -23910,7 +23933,11 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     r = mli_dev(lord, device, &dev);
     if (r) return r;
     to = mli_phys_storage(lord, 0);
-    if (!mli_type_host[physical.type]) {
+    if (mli_type_host[physical.type]) {
+        if (physical.type != MEMLORD_DEVICE_CPU &&
+            mli_device_word(physical) != mli_device_word(device))
+            return MEMLORD_E_STATE;
+    } else {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
         to = &mli_device_record_at(lord, other)->own_phys;
@@ -23937,7 +23964,8 @@ MLI_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device 
     memlord_capacity c;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    fraction = mli_argument(&fraction);
+    if (fraction <= 0 || fraction > 1) return MEMLORD_E_INVALID;
     r = mli_phys_with_capacity(lord, device, &phys);
     if (r) return r;
     (void)memlord_capacity_get(lord, device, &c);
@@ -26546,25 +26574,24 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
 
 /* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
-    if (!policy) return MEMLORD_OK;
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
-               ? MEMLORD_OK
-               : MEMLORD_E_INVALID;
+    return policy && (policy->max_ms < policy->initial_ms || mli_argument(&policy->multiplier) < 1)
+               ? MEMLORD_E_INVALID
+               : MEMLORD_OK;
 }
 
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    const double most = 4294967296.0; /* over any max_ms; larger powers could overflow */
     double ms, power;
     if (!policy) policy = &mli_default_retry;
     if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (power > most) power = most;
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
-    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+    return ms < policy->max_ms ? (uint32_t)mli_whole(ms) : policy->max_ms;
 }
 
 /* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
@@ -27438,7 +27465,7 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
     }
     for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
     if (best <= 0) return;
-    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->rate = mli_whole(slope[i] + 0.5);
     s->fit = fit[i];
     s->since = i;
     s->points = points[i];
@@ -28273,7 +28300,7 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     if (sample->context) line->context = sample->context;
     line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
                                   neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+    line->fullness = mli_whole(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
    process, and those of other processes. If the ledger has grown or shrunk since the
@@ -37002,12 +37029,19 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
 }
+enum {
+    MLI_FLAGS = MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_SITES | MEMLORD_FLAG_EXACT |
+                MEMLORD_FLAG_DEFER | MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_ENV |
+                MEMLORD_FLAG_NO_SNAPSHOT_THREAD
+};
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     const char *why = mli_stacks_check(desc);
     if (!why) why = mli_events_check(desc);
     if (!why) why = mli_snapshots_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
         why = "[create] allocator: one of alloc and free is missing";
+    if (desc->flags & ~(uint32_t)MLI_FLAGS) why = "[create] flags: there is no such flag";
+    if (desc->poll_ms && desc->poll_ms < MLI_POLL_MS_MIN) why = "[create] poll_ms is below 10";
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 

@@ -1332,7 +1332,7 @@ static void model_fires(model *m) {
         assert_int_equal(e->value, model_value(m));
         assert_int_equal(e->device_runs, m->ran + 1);
         assert_int_equal(e->total_runs, m->ran + 1);
-        assert_true(m->percent >= 0 ? e->used_percent == m->percent : isnan(e->used_percent) != 0);
+        assert_true(e->used_percent == (m->percent >= 0 ? m->percent : -1));
         model_ran(m, 1);
     }
     assert_int_equal(m->t->gc.runs, m->runs);
@@ -1477,7 +1477,7 @@ static void selectors_that_name_nothing_are_refused(void **state) {
 }
 
 static void a_bad_band_is_found_by_its_index(void **state) {
-    memlord_band good = band_of(0, 101, ALLOCATED, 100, 10), bad[16], bands[3];
+    memlord_band good = band_of(0, 101, ALLOCATED, 100, 10), bad[20], bands[3];
     size_t n = 0, i, at, found;
     (void)state;
     bad[n++] = band_of(50, 50, ALLOCATED, 1, 0);
@@ -1485,6 +1485,9 @@ static void a_bad_band_is_found_by_its_index(void **state) {
     bad[n++] = band_of(NAN, 50, ALLOCATED, 1, 0);
     bad[n++] = band_of(0, NAN, ALLOCATED, 1, 0);
     bad[n++] = band_of(0, 50, ALLOCATED, 1, NAN);
+    bad[n++] = band_of(1e-300, 50, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, INFINITY, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, 50, ALLOCATED, 1, 1e-320);
     bad[n++] = band_of(-1, 50, ALLOCATED, 1, 0);
     bad[n++] = band_of(-20, -10, ALLOCATED, 1, 0);
     bad[n++] = band_of(0, 50, ALLOCATED, 1, -1);

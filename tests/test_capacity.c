@@ -1361,6 +1361,20 @@ static void the_smallest_fraction_allows_a_byte(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1);
 }
 
+static void far_more_than_the_capacity_is_still_a_number(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i;
+    char line[200], *text;
+    test_capacity(t, 1, 0);
+    for (i = 1; i <= 40; i++)
+        assert_ok(memlord_alloc(t->lord, cuda(0), i << 49, (uint64_t)1 << 48, NULL));
+    (void)memlord_explain(t->lord, cuda(0), 0, line, sizeof line);
+    assert_non_null(strstr(line, "capacity 1 B with 900000000000000000 % used"));
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "nearly full, cuda:0: 0 B of 1 B free"));
+    free(text);
+}
+
 static void what_is_in_no_other_memory_is_not_shared(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_device_share(NULL, cuda(0), cuda(1)));
@@ -1368,6 +1382,10 @@ static void what_is_in_no_other_memory_is_not_shared(void **state) {
     assert_int_equal(memlord_device_share(lord, all(), cuda(0)), MEMLORD_E_DEVICE);
     assert_ok(memlord_device_share(lord, pinned(), cpu()));
     assert_int_equal(memlord_device_share(lord, pinned(), cuda(0)), MEMLORD_E_STATE);
+    assert_ok(memlord_device_share(lord, pinned(), pinned()));
+    assert_int_equal(memlord_device_share(lord, cuda(0), pinned()), MEMLORD_E_STATE);
+    assert_ok(memlord_limit_set(lord, cpu(), 1000));
+    assert_true(memlord_headroom(lord, cuda(0)) == INT64_MAX); /* it is at its own memory */
 }
 
 static void a_fraction_follows_the_capacity(void **state) {
@@ -1413,7 +1431,7 @@ static void a_fraction_of_the_unknown_is_refused(void **state) {
 
 static void a_fraction_outside_0_to_1_is_refused(void **state) {
     test_case *t = (test_case *)*state;
-    const double bad[] = {0, 1.5, 1.0000001, -0.5, -1, NAN, INFINITY, -INFINITY};
+    const double bad[] = {0, 1.5, 1.0000001, -0.5, -1, 1e-320, NAN, INFINITY, -INFINITY};
     size_t i;
     test_capacity(t, 1000, 0);
     assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.25));
@@ -1966,6 +1984,7 @@ int main(void) {
         TEST_FAKES(sharing_with_itself_undoes_it),
         TEST_FAKES(what_the_old_source_said_is_forgotten_while_shared_too),
         TEST_FAKES(sharing_makes_no_chains),
+        TEST_FAKES(far_more_than_the_capacity_is_still_a_number),
         TEST_FAKES(what_is_in_no_other_memory_is_not_shared),
         TEST_FAKES(headroom_by_capacity_is_total_less_used),
         TEST_FAKES(headroom_by_limit_is_limit_less_live),

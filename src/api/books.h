@@ -523,7 +523,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
-   0 to 1, or NaN when nothing was counted. */
+   0 to 1, or -1 when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -533,7 +533,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
    oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
-   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   and arena bytes. The result is -1 when nothing was counted, and for any other name. With
    MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 

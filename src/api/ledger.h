@@ -106,7 +106,7 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of a third device, if other devices are in the memory of `device`,
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
            or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
@@ -215,10 +215,10 @@ typedef struct memlord_desc {
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
-           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
-           NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, flags has an
+           unknown bit, poll_ms or snapshot_ms is 1 to 9, event_capacity is over 2^26, or
+           stack_depth is over 128. The logger of `desc` gets a message that says which, unless
+           `out` is NULL. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)

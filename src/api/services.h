@@ -121,7 +121,7 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 
 /* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
    too. The call takes a sample if no capacity is known.
-   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
+   Errors: E_INVALID unless 2^-64 <= fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
@@ -333,8 +333,8 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device se
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
-   or if its metric is unknown.
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN, over 1e9, negative, or above 0 but
+   below 2^-64, if it has no threshold, or if its metric is unknown.
    Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
@@ -366,7 +366,7 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* used % of the device; NaN: not known */
+    double used_percent;     /* used % of the device; -1: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
@@ -531,7 +531,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   allocated), 0 to 1. The result is 0 when nothing is free, and -1 when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 

@@ -171,15 +171,8 @@ MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
 }
 
-MLI_PRIVATE double mli_nan(void) {
-    const uint64_t bits = (uint64_t)0x7ff8 << 48;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    if (!c->known) return mli_nan();
-    return mli_percent(c->used, c->total);
+    return c->known ? mli_percent(c->used, c->total) : -1;
 }
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets

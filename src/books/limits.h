@@ -70,9 +70,7 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
    NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
-/* Returns a NaN. */
-MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */

@@ -1,6 +1,7 @@
 #include "services/bands.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -56,17 +57,19 @@ static const mli_strategy mli_default_strategy = {
 /* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
    the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
+                 percent = mli_argument(&b->percent);
+    if (lo < 0 || lo >= hi) return ": lo and hi must be 0 <= lo < hi";
+    if (hi > 1e9) return ": hi must be a percentage; 101 is above everything";
+    if (percent < 0 || percent > 1e9) return ": percent must be 0 or more";
     if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
     if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    if (!b->bytes && percent <= 0) return ": no threshold: set bytes or percent";
     return NULL;
 }
 
 /* Returns the index of the first band that covers a used percent, or n if none does. While the used
-   percent is not known (below 0), it returns the first band that covers all of 0 to 100. */
+   percent is not known (-1), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -250,7 +253,7 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
     if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
     share = (double)cap * b->percent / 100.0; /* exact for whole percents */
     if (!(share > 0)) return b->bytes;
-    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    part = share < 1 ? 1 : mli_whole(share);
     if (!b->bytes) return part;
     return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
@@ -395,7 +398,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     v->rise = v->freed = UINT64_MAX;
     v->level = mli_row_levels(lord, dev);
     mli_band_usage(lord, phys, dev, v);
-    e->used_percent = mli_nan();
+    e->used_percent = -1;
     if (v->whole) e->used_percent = used = mli_percent(v->used, v->whole);
     if (used > 100) used = 100;
     if (s) i = mli_band_at(s->bands, s->n, used);

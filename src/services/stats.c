@@ -1,5 +1,6 @@
 #include "services/stats.h"
 #include "base/atomics.h"
+#include "base/numbers.h"
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
@@ -33,9 +34,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest), or NaN if both are 0. */
+/* Returns part / (part + rest), or -1 if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+    return part | rest ? (double)part / ((double)part + (double)rest) : -1;
 }
 static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
     return mli_share(s->cache_hits, s->cache_misses);
@@ -53,7 +54,7 @@ MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 };
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
     double rate = mli_rates[i].of(stats);
-    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+    return rate >= 0 ? mli_whole(rate * 1e9 + 0.5) : UINT64_MAX;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
@@ -402,16 +403,16 @@ MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
 }
 MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    if (!stats || stats->largest_free == UINT64_MAX) return -1;
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
 MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
     size_t i;
-    if (!stats || !name) return mli_nan();
+    if (!stats || !name) return -1;
     for (i = 0; i < MLI_RATE_COUNT; i++)
         if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
-    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return -1;
     return (double)stats->total_allocated / (double)stats->allocs;
 }
