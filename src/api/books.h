@@ -195,7 +195,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
    as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
    it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
-   Cost:   a few shared counters; under a tag also a lock of the device. */
+   Cost:   a few shared counters and a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -205,7 +205,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
    come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
    bytes. If all tags together then have more arena bytes than the device, the largest tags give up
    the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
-   Errors: E_INVALID for more than 2^48 bytes in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call.
+   Cost:   that of memlord_arena_add; if tags give up bytes, also some walks of the tags. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
