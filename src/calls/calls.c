@@ -293,7 +293,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
+    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
