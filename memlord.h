@@ -955,7 +955,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied or
+   moved: it knows its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -975,7 +976,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
    failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE if the token was used already, or came from another ledger or from
+   Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -996,8 +997,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free.
-   Errors: E_STATE if the token was used already or came from another ledger, or if
+   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -18897,9 +18898,14 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
+/* Returns the number that a token has of its ledger and of its own place. A copy of the token is in
+   another place, and so does not have the number of its own. */
+static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token *token) {
+    return lord->generation ^ mli_hash((uintptr_t)token);
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
-   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
    with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
@@ -18916,7 +18922,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->generation;
+    token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
@@ -19378,7 +19384,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->generation)
+        token->word[2] != mli_token_seal(lord, token))
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -19487,7 +19493,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token", site);
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -26968,6 +26974,10 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
     }
+    /* the sums are modulo 2^64, and below 0 each row would agree with them */
+    if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
+        return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
+                               0 - v->detached.blocks, 0 - v->detached.bytes);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;
