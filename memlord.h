@@ -964,7 +964,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied or
+   moved: it knows its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -984,7 +985,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
    failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE if the token was used already, or came from another ledger or from
+   Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -1005,8 +1006,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free.
-   Errors: E_STATE if the token was used already or came from another ledger, or if
+   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1095,7 +1096,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
    as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
    it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
-   Cost:   a few shared counters; under a tag also a lock of the device. */
+   Cost:   a few shared counters and a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1105,7 +1106,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
    come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
    bytes. If all tags together then have more arena bytes than the device, the largest tags give up
    the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
-   Errors: E_INVALID for more than 2^48 bytes in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call.
+   Cost:   that of memlord_arena_add; if tags give up bytes, also some walks of the tags. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -6387,6 +6389,7 @@ typedef struct mli_self_state {
                                 unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
+    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
@@ -9694,7 +9697,8 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
+    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag; under
+                                      the lock of the device's row */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
@@ -11249,8 +11253,7 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
-   count twice. */
+   bytes that tickets hold. */
 typedef struct mli_account_record {
     mli_handle handle;         /* changes only under the cold lock; closing the account also takes
                                   `lock` */
@@ -11311,12 +11314,6 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
-   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
-   charged for the block. */
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
    *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
    Requires: the caller holds no lock. */
@@ -11329,8 +11326,10 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 
 /* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
    limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. */
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
+   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
+   from the same moment on. */
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with
@@ -11494,18 +11493,6 @@ MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account accou
         b->held += (uint64_t)bytes;
     mli_lock_drop(&b->lock);
 }
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_lock(lord, account);
-    uint64_t now;
-    int fits;
-    if (!b) return 1;
-    now = b->stat.bytes + b->held;
-    mli_account_take(&now, in_flight);
-    fits = mli_account_fits(now, bytes, mli_account_most(b));
-    mli_lock_drop(&b->lock);
-    return fits;
-}
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11544,10 +11531,12 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
     return is;
 }
 
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held) {
     mli_account_record *b = mli_account_lock(lord, account);
     memlord_result r;
     if (!b) return 0;
+    mli_account_take(&b->held, held);
     r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
     mli_lock_drop(&b->lock);
     return r == MEMLORD_OK;
@@ -15459,6 +15448,735 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
     life->forked = mli_fences_forked;
 }
 
+/* ------------------------------------------------------------------------ src/books/limits.h -- */
+
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+
+/* Returns the phys of a device. The acquire load pairs with the release store in
+   mli_phys_assign. */
+MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
+/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
+MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
+
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
+                                                  mli_phys **out);
+
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
+   0 if there is no further device. A walk starts with a `dev` of 0. */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
+                                                    uint32_t dev);
+
+/* Returns the live bytes of all devices at a phys. */
+MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
+
+/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
+   files do not, because they are page cache. */
+MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
+
+/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
+MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
+
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
+   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
+   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part);
+/* Does the same. The result is at least *held. */
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
+
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
+   that neighbours (ledgers of other processes) hold there. */
+MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Returns the same if other devices
+   are at this device's own phys, unless `to` is that phys. */
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
+/* Copies a device's last failed request, under the lock of its phys. */
+MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
+
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
+MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
+
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
+MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
+
+typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
+    mli_handle handle;
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
+    uint64_t remaining; /* the bytes that no alloc has drawn yet */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
+} mli_reservation;
+
+/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
+   numbers cannot overflow. */
+MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
+
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
+MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
+
+/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
+   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
+   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
+   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
+   `out` first, and the sum is a lower bound. */
+MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
+
+/* Returns the number of ticket records. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
+/* Returns ticket record `number`; numbers begin at 1. */
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
+typedef struct mli_cover {
+    uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
+    uint32_t count; /* the number of tickets in the arrays */
+    memlord_ticket ticket[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
+} mli_cover;
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
+MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                           memlord_ticket request);
+
+/* What a reservation asks for. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* the account where the bytes count as held; 0: none */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
+                                memlord_reserve */
+} mli_reserve;
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
+   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
+   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
+   not hold yet are over its limit. */
+MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out);
+
+/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
+MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
+
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
+   Those that come off tickets of the account that the block is charged to come off when it is
+   charged, so that the account never counts them twice. */
+typedef struct mli_ticket_draw {
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
+    uint64_t bytes;
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
+                             thread */
+    mli_thread *t;        /* the thread of the alloc */
+    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
+} mli_ticket_draw;
+MLI_TABLE(const mli_ticket_draw mli_draw_none)
+
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
+                                                uint64_t bytes, mli_ticket_draw *draw);
+
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread draws
+   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
+
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded);
+
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
+
+/* ------------------------------------------------------------------------ src/books/limits.c -- */
+
+struct mli_limits_state {
+    mli_vector reservations;
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
+                                  lock */
+};
+
+/* -- physical devices -- */
+
+MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
+    return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
+}
+MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
+    for (;;) {
+        mli_phys *phys = mli_phys_at(lord, dev);
+        mli_lock_take(&phys->lock);
+        if (MLI_LIKELY(phys == mli_phys_at(lord, dev))) return phys;
+        mli_lock_drop(&phys->lock);
+    }
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
+                                                  mli_phys **out) {
+    uint32_t dev = mli_dev_known(lord, d);
+    memlord_result r;
+    *out = NULL;
+    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (mli_type_host[d.type]) {
+        *out = mli_phys_storage(lord, 0);
+        return MEMLORD_OK;
+    }
+    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
+                                                    uint32_t dev) {
+    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    while (++dev < n)
+        if (!phys || mli_phys_at(lord, dev) == phys) return dev;
+    return 0;
+}
+
+MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    uint64_t live = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        live = mli_add_saturated(live, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return live;
+}
+
+/* -- the bytes in use: one figure for all functions that read a capacity --
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
+
+MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
+}
+
+MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
+   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
+   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. The function computes two upper bounds of this number, and returns the smaller
+   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
+   sample, plus the bytes allocated since. The second is the highest published bytes since the
+   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
+   function uses the bytes of the pool instead of these bounds. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        if (i == dev) *part = is;
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    return used - (shrunk < used ? shrunk : used);
+}
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
+    return used > *held ? used : *held;
+}
+
+MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
+    mli_lock_take(&phys->lock);
+    sum->limit = mli_add_saturated(sum->limit, phys->limit);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
+    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
+    mli_lock_drop(&phys->lock);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
+    mli_device_record *d = mli_device_record_at(lord, dev);
+    mli_phys *from;
+    uint32_t guest = 0;
+    int busy;
+    mli_lock_take(&mli_process.cold_lock);
+    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
+    while (guest == dev);
+    busy = guest && to != &d->own_phys;
+    from = mli_phys_at(lord, dev);
+    if (from != to && !busy) {
+        mli_lock_take(&from->lock);
+        mli_lock_take(&to->lock);
+        busy = from->ticket_bytes != 0;
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
+                                                    device */
+            memset(&d->before, 0, sizeof d->before);
+        }
+        mli_lock_drop(&from->lock);
+        mli_lock_drop(&to->lock);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
+}
+MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    mli_oom oom = mli_device_record_at(lord, dev)->oom;
+    mli_lock_drop(&phys->lock);
+    oom.site = mli_site_display_of(lord, oom.site);
+    return oom;
+}
+
+MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
+    mli_phys *phys = mli_phys_storage(lord, i);
+    return i && mli_phys_at(lord, i) != phys ? NULL : phys;
+}
+
+MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
+    return c->known ? mli_percent(c->used, c->total) : -1;
+}
+
+/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
+   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
+
+MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
+    const uint64_t most = (uint64_t)1 << 62;
+    return (int64_t)(bytes < most ? bytes : most);
+}
+
+MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
+    uint64_t held;
+    *left = INT64_MAX;
+    if (phys->limit)
+        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
+                tickets;
+    if (phys->sample.known) {
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
+        if (unused < *left) *left = unused;
+    }
+    return phys->limit || phys->sample.known;
+}
+
+MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums mli_dev_sum over all devices at a phys. */
+static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
+    uint32_t i = 0;
+    uint64_t sum = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
+    return sum;
+}
+/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
+   holds at every moment while the function sums. For the upper bound the function reads the freed
+   bytes before the allocated ones, for the lower bound after them. */
+static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+    uint64_t first = mli_phys_sum(lord, phys, !high, high);
+    uint64_t last = mli_phys_sum(lord, phys, high, high);
+    int64_t live = (int64_t)(high ? last - first : first - last);
+    return live > 0 ? (uint64_t)live : 0;
+}
+
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
+                                                     the tries take about 50 ms together, and the
+                                                     thread sleeps for most of that time */
+/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
+   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
+   the upper bound of the live bytes may be too high while other threads change their cells. If
+   `again` is 0, returns 0 instead of -1. */
+static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t want = phys->ticket_bytes + bytes;
+    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
+                                               live bytes are less than 2^63 */
+    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
+        phys->ticket_bytes += bytes;
+        return 1;
+    }
+    want -= want < phys->in_flight ? want : phys->in_flight;
+    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
+}
+
+/* -- tickets -- */
+
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
+    return mli_u32_load(&lord->limits->reservation_count) - 1;
+}
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
+    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
+                                                sizeof(mli_reservation));
+}
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
+                                              ticket);
+}
+
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
+}
+
+/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
+   ticket was closed, or if another context adopted it. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
+}
+
+/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->now.open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->now.context->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    const mli_reserve *ask) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    mli_cover *cover = ask->cover;
+    uint32_t i, n = mli_draw_count(t, ask->named);
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
+        uint64_t left = ask->bytes - cover->bytes, part;
+        if (!v) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = ticket;
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+        if (v->account && v->account == ask->account) cover->held += part;
+    }
+}
+/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
+static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
+                                     uint64_t bytes) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    from->remaining -= bytes;
+    to->remaining += bytes;
+    if (from->account == to->account) return;
+    mli_account_shift(lord, from->account, -(int64_t)bytes);
+    mli_account_shift(lord, to->account, (int64_t)bytes);
+}
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
+   account is not the account of the request, also subtracts the ticket's part from the bytes that
+   its account holds. The request's account already holds all bytes of the request. Requires: the
+   caller has held the phys lock since mli_cover_plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    const mli_cover *cover = ask->cover;
+    uint32_t i;
+    for (i = 0; i < cover->count; i++) {
+        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
+        v->remaining -= cover->part[i];
+        if (v->account != ask->account)
+            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                           memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    cover->bytes = 0;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        mli_ticket_move(lord, from, to, part);
+        cover->bytes += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
+   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
+   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
+   caller should try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
+                                     int patient) {
+    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
+    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
+    const int fits =
+        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
+    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
+    phys->ticket_bytes -= rest;
+    return 0;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out) {
+    mli_reservation *v;
+    uint32_t tries = 0;
+    unsigned spins = 0;
+    for (;;) {
+        int fits = -1;
+        mli_lock_take(&phys->lock);
+        v = (mli_reservation *)(void *)phys->closed_tickets;
+        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
+        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
+        if (fits > 0) break;
+        mli_lock_drop(&phys->lock);
+        if (!fits) return MEMLORD_E_LIMIT;
+        if (v)
+            mli_spin_wait(&spins);
+        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
+                                sizeof *v, &phys->closed_tickets, &phys->lock))
+            return MEMLORD_E_NOMEM;
+    }
+    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
+                                     the same time */
+    if (ask->cover) mli_cover_take(lord, ask);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
+    v->remaining = ask->bytes;
+    v->account = ask->account;
+    *out = mli_handle_open(&phys->closed_tickets);
+    mli_lock_drop(&phys->lock);
+    return MEMLORD_OK;
+}
+
+/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
+   adopted them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
+    uint32_t i, kept = 0;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
+}
+
+MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
+    uint32_t i;
+    if (mli_is_orphan(lord, t)) return;
+    mli_tickets_prune(lord, t);
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
+                                                  thread has no open ticket */
+}
+MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0, NULL, 0};
+
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
+                                                uint64_t bytes, mli_ticket_draw *draw) {
+    if (!draw->named) {
+        mli_tickets_prune(lord, t);
+        if (!t->now.open_tickets) {
+            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+            return;
+        }
+    }
+    draw->phys = mli_phys_lock(lord, dev);
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
+    draw->phys->in_flight += draw->bytes;
+    draw->t = t;
+    mli_self.draw = draw;
+    mli_lock_drop(&draw->phys->lock);
+}
+
+/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. If `account`
+   is not 0, takes only those of the tickets with this account, and leaves it to the caller to take
+   them off what the account holds. Returns how many bytes it took. */
+static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
+                                       memlord_account account) {
+    MLI_REQUIRE(mli_lock_held(&draw->phys->lock));
+    uint32_t i, n = mli_draw_count(draw->t, draw->named);
+    uint64_t left = draw->bytes - draw->drawn, taken = 0;
+    for (i = 0; i < n && left; i++) {
+        memlord_ticket ticket;
+        mli_reservation *v =
+            mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        uint64_t part;
+        if (!v) continue;
+        part = v->remaining < left ? v->remaining : left;
+        left -= part;
+        if (account && v->account != account) continue;
+        v->remaining -= part;
+        if (!account) mli_account_shift(lord, v->account, -(int64_t)part);
+        taken += part;
+    }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
+    uint64_t held;
+    int charged;
+    if (!draw) return mli_account_charge_block(lord, account, bytes, 0);
+    mli_lock_take(&draw->phys->lock);
+    held = mli_draw_take(lord, draw, account);
+    draw->drawn += held;
+    charged = mli_account_charge_block(lord, account, bytes, held);
+    mli_lock_drop(&draw->phys->lock);
+    return charged;
+}
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded) {
+    mli_lock_take(&draw->phys->lock);
+    mli_self.draw = NULL;
+    draw->phys->in_flight -= draw->bytes;
+    draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
+    mli_lock_drop(&draw->phys->lock);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->limits->reservation_count.v = 1;
+}
+/* Takes or drops the locks of all physical devices. */
+static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
+}
+/* Forgets the calls of the parent's other threads. Such a call may have charged a block whose bytes
+   a ticket held, and not have taken them off the phys yet. */
+static MLI_COLD void mli_limits_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++)
+        mli_phys_storage(lord, i)->in_flight = mli_phys_storage(lord, i)->ticket_bytes = 0;
+    for (i = mli_ticket_count(lord); i; i--) {
+        const mli_reservation *v = mli_ticket_at(lord, i);
+        if (mli_u32_load(&v->handle.generation) & 1) v->phys->ticket_bytes += v->remaining;
+    }
+}
+static MLI_COLD void mli_limits_free(memlord *lord) {
+    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
+}
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
+    MLI_LIFE_STATE(life, limits);
+    life->init = mli_limits_init;
+    life->lock = mli_limits_lock;
+    life->forked = mli_limits_forked;
+    life->free = mli_limits_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
+    if (open) {
+        v->phys->ticket_bytes -= v->remaining;
+        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
+        mli_handle_close(&v->phys->closed_tickets, &v->handle);
+    }
+    mli_lock_drop(&v->phys->lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
+    if (open) mli_ptr_store(&v->owner, t->now.context);
+    mli_lock_drop(&v->phys->lock);
+    if (open) mli_ticket_attach(lord, t, ticket);
+    mli_thread_put(lord, t);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
 /* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
@@ -15712,7 +16430,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
    and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
    a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
    thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   fences. May use books/map, books/accounts, books/limits and
+   base/memory. Invariants: only the thread that holds
    an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
    locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
    map. */
@@ -15852,7 +16571,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     }
     if (bytes < side->charged)
         mli_account_credit_block(lord, account, side->charged - bytes);
-    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+    else if (!mli_ticket_charge(lord, account, bytes - side->charged))
         return;
     side->charged = bytes;
 }
@@ -16271,7 +16990,8 @@ enum { /* what mli_entry_put did */
     MLI_DID_VIEW     /* it added a reference to the block that had the key */
 };
 
-/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
+   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
    MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
@@ -16628,17 +17348,22 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
-   If an older block is in that place, it ends. If the older block was live, its free was never
-   recorded, so its end counts as an implicit free. */
+/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
+   and leaves the shard. If an older block is in that place, it ends, and its account loses its
+   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+   implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
+    mli_side_record *side = mli_side_record_of(e->word2), *old;
     mli_entry stale = *e;
     int crowded = 0;
+    if (replaces) stale = *probe->entry;
+    old = replaces ? mli_side_record_of(stale.word2) : NULL;
+    if (old) mli_side_charge(lord, old, 0, 0);
+    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
     if (replaces) {
-        stale = *probe->entry;
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
         probe->entry->word1 |= mli_pick_put(lord, e);
@@ -16694,18 +17419,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
-   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
-   record, else 1. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
-                                     memlord_account account) {
+/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
+   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
+   the record, else 1. */
+static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
+                                          memlord_account account) {
     mli_side_record *side;
     if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
     if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
-    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    side->account = account;
     e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
@@ -16718,7 +17443,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -16890,9 +17615,9 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].attaches = had + 1;
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
+        const memlord_account account = from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
-        mli_side_charge(lord, side,
-                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+        if (account != side->account) mli_side_charge(lord, side, account, 0);
     }
     mli_entry_set_rows(e, now);
     put.key = key;
@@ -17076,698 +17801,6 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
-}
-
-/* ------------------------------------------------------------------------ src/books/limits.h -- */
-
-/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
-   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
-   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
-   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
-   services/room takes the samples of a phys, and opens reservations, because services/room can
-   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
-   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
-   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
-
-/* Returns the phys of a device. The acquire load pairs with the release store in
-   mli_phys_assign. */
-MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function looks again under the lock. */
-MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
-
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
-   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
-                                                  mli_phys **out);
-
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
-   0 if there is no further device. A walk starts with a `dev` of 0. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
-                                                    uint32_t dev);
-
-/* Returns the live bytes of all devices at a phys. */
-MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
-
-/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
-   files do not, because they are page cache. */
-MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
-
-/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
-MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
-
-/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
-   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
-   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part);
-/* Does the same. The result is at least *held. */
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
-
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours (ledgers of other processes) hold there. */
-MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
-   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys, unless `to` is that phys. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
-/* Copies a device's last failed request, under the lock of its phys. */
-MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
-
-/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
-   NULL if this device is at another phys. */
-MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
-
-/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
-MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
-
-typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
-    mli_handle handle;
-    mli_phys *phys;     /* the phys to which the record belongs; never changes */
-    mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
-    uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* the account where the bytes count as held; 0: none */
-} mli_reservation;
-
-/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
-   numbers cannot overflow. */
-MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
-
-/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
-   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
-   lock. */
-MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
-
-/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
-   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
-   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
-   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
-   `out` first, and the sum is a lower bound. */
-MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
-
-#if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records. */
-MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
-/* Returns ticket record `number`; numbers begin at 1. */
-MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
-#endif
-/* Returns 1 if a ticket is open and is for the phys of `device`. */
-MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
-                                          memlord_device device);
-
-/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
-   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
-   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
-   that ticket, so that no other alloc draws them while the request tries. At the end of the request
-   the bytes that it has not used move back. */
-typedef struct mli_cover {
-    uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
-    uint32_t count; /* the number of tickets in the arrays */
-    memlord_ticket ticket[MLI_TICKETS_MAX];
-    uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
-} mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
-   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
-   cover->bytes to the number of bytes that it moved. */
-MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
-                                           memlord_ticket request);
-
-/* What a reservation asks for. */
-typedef struct mli_reserve {
-    uint64_t bytes;
-    memlord_account account; /* the account where the bytes count as held; 0: none */
-    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
-                                of its thread may */
-    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
-                                memlord_reserve */
-} mli_reserve;
-/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
-   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
-   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
-   not hold yet are over its limit. */
-MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, const mli_reserve *ask,
-                                                         memlord_ticket *out);
-
-/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
-   orphan record, which many threads share. */
-MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
-
-/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded. */
-typedef struct mli_ticket_draw {
-    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
-    uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
-} mli_ticket_draw;
-MLI_TABLE(const mli_ticket_draw mli_draw_none)
-
-/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
-   recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw);
-
-/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
-   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
-   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
-   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded);
-
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
-
-/* ------------------------------------------------------------------------ src/books/limits.c -- */
-
-struct mli_limits_state {
-    mli_vector reservations;
-    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
-                                  lock */
-};
-
-/* -- physical devices -- */
-
-MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
-    return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
-}
-MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
-    for (;;) {
-        mli_phys *phys = mli_phys_at(lord, dev);
-        mli_lock_take(&phys->lock);
-        if (MLI_LIKELY(phys == mli_phys_at(lord, dev))) return phys;
-        mli_lock_drop(&phys->lock);
-    }
-}
-
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
-                                                  mli_phys **out) {
-    uint32_t dev = mli_dev_known(lord, d);
-    memlord_result r;
-    *out = NULL;
-    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
-    if (mli_type_host[d.type]) {
-        *out = mli_phys_storage(lord, 0);
-        return MEMLORD_OK;
-    }
-    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-    if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
-    return r;
-}
-
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
-                                                    uint32_t dev) {
-    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    while (++dev < n)
-        if (!phys || mli_phys_at(lord, dev) == phys) return dev;
-    return 0;
-}
-
-MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    uint64_t live = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        live = mli_add_saturated(live, mli_row_live(lord, MLI_BOOK_DEVICE, i));
-    return live;
-}
-
-/* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
-   since. So a thread that asks before each alloc gets no more than was free at the sample. */
-
-MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
-}
-
-MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
-    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
-    return pool > live ? pool : live;
-}
-
-/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
-   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
-   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
-   later allocs from them. There the result is the most bytes that the device can have held since
-   the latest sample. The function computes two upper bounds of this number, and returns the smaller
-   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
-   sample, plus the bytes allocated since. The second is the highest published bytes since the
-   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
-   function uses the bytes of the pool instead of these bounds. */
-static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
-    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t live = 0, in = 0, bound;
-    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        uint64_t level;
-        if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
-        live += level;
-        in += level + mli_u64_load(&cell->out);
-        most += (int64_t)lord->counters.batch;
-    }
-    if ((int64_t)live < 0) live = 0;
-    *held = mli_dev_held(lord, dev, live);
-    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
-    if (*held > live) return *held > mark->held ? *held : mark->held;
-    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
-    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
-    if (bound < live) bound = live;
-    return bound > mark->held ? bound : mark->held;
-}
-
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
-    uint32_t i = 0;
-    *held = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
-        if (!mli_dev_uses_capacity(lord, i)) continue;
-        is = mli_dev_held_since(lord, i, &own);
-        if (i == dev) *part = is;
-        *held = mli_add_saturated(*held, own);
-        if (is > was) used = mli_add_saturated(used, is - was);
-        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
-    }
-    return used - (shrunk < used ? shrunk : used);
-}
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
-    const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
-    return used > *held ? used : *held;
-}
-
-MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
-    mli_lock_take(&phys->lock);
-    sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
-    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
-    mli_lock_drop(&phys->lock);
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
-    mli_device_record *d = mli_device_record_at(lord, dev);
-    mli_phys *from;
-    uint32_t guest = 0;
-    int busy;
-    mli_lock_take(&mli_process.cold_lock);
-    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
-    while (guest == dev);
-    busy = guest && to != &d->own_phys;
-    from = mli_phys_at(lord, dev);
-    if (from != to && !busy) {
-        mli_lock_take(&from->lock);
-        mli_lock_take(&to->lock);
-        busy = from->ticket_bytes != 0;
-        if (!busy) {
-            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
-                                                    device */
-            memset(&d->before, 0, sizeof d->before);
-        }
-        mli_lock_drop(&from->lock);
-        mli_lock_drop(&to->lock);
-    }
-    mli_lock_drop(&mli_process.cold_lock);
-    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
-}
-MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
-    mli_phys *phys = mli_phys_lock(lord, dev);
-    mli_oom oom = mli_device_record_at(lord, dev)->oom;
-    mli_lock_drop(&phys->lock);
-    oom.site = mli_site_display_of(lord, oom.site);
-    return oom;
-}
-
-MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
-    mli_phys *phys = mli_phys_storage(lord, i);
-    return i && mli_phys_at(lord, i) != phys ? NULL : phys;
-}
-
-MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    return c->known ? mli_percent(c->used, c->total) : -1;
-}
-
-/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
-   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
-   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
-   because of bytes in flight tries again. */
-
-MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
-    const uint64_t most = (uint64_t)1 << 62;
-    return (int64_t)(bytes < most ? bytes : most);
-}
-
-MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
-    uint64_t held;
-    *left = INT64_MAX;
-    if (phys->limit)
-        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                tickets;
-    if (phys->sample.known) {
-        unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
-        if (unused < *left) *left = unused;
-    }
-    return phys->limit || phys->sample.known;
-}
-
-MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        uint64_t level = 0, out;
-        if (!cell) continue;
-        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
-        out = mli_u64_load_acquire(&cell->out);
-        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
-        sum += level + out;
-    }
-    return sum;
-}
-/* Sums mli_dev_sum over all devices at a phys. */
-static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
-    uint32_t i = 0;
-    uint64_t sum = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        sum += mli_dev_sum(lord, i, allocated, high);
-    return sum;
-}
-/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
-   holds at every moment while the function sums. For the upper bound the function reads the freed
-   bytes before the allocated ones, for the lower bound after them. */
-static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
-    uint64_t first = mli_phys_sum(lord, phys, !high, high);
-    uint64_t last = mli_phys_sum(lord, phys, high, high);
-    int64_t live = (int64_t)(high ? last - first : first - last);
-    return live > 0 ? (uint64_t)live : 0;
-}
-
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
-                                                     the tries take about 50 ms together, and the
-                                                     thread sleeps for most of that time */
-/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
-   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
-   the upper bound of the live bytes may be too high while other threads change their cells. If
-   `again` is 0, returns 0 instead of -1. */
-static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
-                                               live bytes are less than 2^63 */
-    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->ticket_bytes += bytes;
-        return 1;
-    }
-    want -= want < phys->in_flight ? want : phys->in_flight;
-    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
-}
-
-/* -- tickets -- */
-
-#if !defined(MEMLORD_NO_VERIFY)
-MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
-    return mli_u32_load(&lord->limits->reservation_count) - 1;
-}
-MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
-    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
-                                                sizeof(mli_reservation));
-}
-#endif
-static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
-    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
-                                              ticket);
-}
-
-MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
-                                          memlord_device device) {
-    const mli_reservation *v = mli_ticket_find(lord, ticket);
-    mli_phys *phys;
-    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
-}
-
-/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
-   ticket was closed, or if another context adopted it. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
-}
-
-/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
-   phys. */
-static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
-    return named ? 1 : t->now.open_tickets;
-}
-static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
-    mli_reservation *v;
-    *ticket = named ? named : t->now.context->tickets[i];
-    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
-    return v && v->phys == phys ? v : NULL;
-}
-
-/* Computes which tickets cover a request at a phys. */
-static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    const mli_reserve *ask) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    mli_cover *cover = ask->cover;
-    uint32_t i, n = mli_draw_count(t, ask->named);
-    memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
-        memlord_ticket ticket;
-        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
-        uint64_t left = ask->bytes - cover->bytes, part;
-        if (!v) continue;
-        part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = ticket;
-        cover->part[cover->count++] = part;
-        cover->bytes += part;
-        if (v->account && v->account == ask->account) cover->held += part;
-    }
-}
-/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
-static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
-                                     uint64_t bytes) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    from->remaining -= bytes;
-    to->remaining += bytes;
-    if (from->account == to->account) return;
-    mli_account_shift(lord, from->account, -(int64_t)bytes);
-    mli_account_shift(lord, to->account, (int64_t)bytes);
-}
-/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
-   account is not the account of the request, also subtracts the ticket's part from the bytes that
-   its account holds. The request's account already holds all bytes of the request. Requires: the
-   caller has held the phys lock since mli_cover_plan. */
-static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    const mli_cover *cover = ask->cover;
-    uint32_t i;
-    for (i = 0; i < cover->count; i++) {
-        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
-        v->remaining -= cover->part[i];
-        if (v->account != ask->account)
-            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
-                                           memlord_ticket request) {
-    mli_reservation *from;
-    uint32_t i;
-    cover->bytes = 0;
-    mli_lock_take(&phys->lock);
-    from = mli_ticket_find(lord, request);
-    for (i = 0; from && i < cover->count; i++) {
-        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
-        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
-        if (!to) continue;
-        mli_ticket_move(lord, from, to, part);
-        cover->bytes += part;
-    }
-    mli_lock_drop(&phys->lock);
-}
-
-/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
-   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
-   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
-   caller should try again. */
-static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
-                                     int patient) {
-    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
-    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
-    const int fits =
-        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
-    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
-    phys->ticket_bytes -= rest;
-    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
-}
-
-MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, const mli_reserve *ask,
-                                                         memlord_ticket *out) {
-    mli_reservation *v;
-    uint32_t tries = 0;
-    unsigned spins = 0;
-    for (;;) {
-        int fits = -1;
-        mli_lock_take(&phys->lock);
-        v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
-        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
-        if (fits > 0) break;
-        mli_lock_drop(&phys->lock);
-        if (!fits) return MEMLORD_E_LIMIT;
-        if (v)
-            mli_spin_wait(&spins);
-        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
-                                sizeof *v, &phys->closed_tickets, &phys->lock))
-            return MEMLORD_E_NOMEM;
-    }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
-                                     the same time */
-    if (ask->cover) mli_cover_take(lord, ask);
-    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
-    v->remaining = ask->bytes;
-    v->account = ask->account;
-    *out = mli_handle_open(&phys->closed_tickets);
-    mli_lock_drop(&phys->lock);
-    return MEMLORD_OK;
-}
-
-/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
-   adopted them. */
-static void mli_tickets_prune(memlord *lord, mli_thread *t) {
-    memlord_ticket *tickets = t->now.context->tickets;
-    uint32_t i, kept = 0;
-    for (i = 0; i < t->now.open_tickets; i++)
-        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
-    t->now.open_tickets = kept;
-}
-
-MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    memlord_ticket *tickets = t->now.context->tickets;
-    uint32_t i;
-    if (mli_is_orphan(lord, t)) return;
-    mli_tickets_prune(lord, t);
-    for (i = 0; i < t->now.open_tickets; i++)
-        if (tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
-    tickets[i] = ticket;
-    t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
-                                                  thread has no open ticket */
-}
-MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
-
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw) {
-    if (!draw->named) {
-        mli_tickets_prune(lord, t);
-        if (!t->now.open_tickets) {
-            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-            return;
-        }
-    }
-    draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
-    draw->phys->in_flight += draw->bytes;
-    mli_lock_drop(&draw->phys->lock);
-}
-
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = mli_draw_count(t, draw->named);
-    uint64_t left = recorded ? draw->bytes : 0;
-    mli_lock_take(&draw->phys->lock);
-    draw->phys->in_flight -= draw->bytes;
-    for (i = 0; i < n && left; i++) {
-        memlord_ticket ticket;
-        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
-        uint64_t part;
-        if (!v) continue;
-        part = v->remaining < left ? v->remaining : left;
-        v->remaining -= part;
-        mli_account_shift(lord, v->account, -(int64_t)part);
-        draw->phys->ticket_bytes -= part;
-        left -= part;
-    }
-    mli_lock_drop(&draw->phys->lock);
-}
-
-/* -- life -- */
-
-static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
-    (void)desc;
-    lord->limits->reservation_count.v = 1;
-}
-/* Takes or drops the locks of all physical devices. */
-static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
-}
-static MLI_COLD void mli_limits_forked(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
-}
-static MLI_COLD void mli_limits_free(memlord *lord) {
-    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
-}
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
-    MLI_LIFE_STATE(life, limits);
-    life->init = mli_limits_init;
-    life->lock = mli_limits_lock;
-    life->forked = mli_limits_forked;
-    life->free = mli_limits_free;
-}
-
-/* -- public -- */
-
-MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
-    mli_reservation *v;
-    int open;
-    if (!lord) return MEMLORD_OK;
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
-    if (open) {
-        v->phys->ticket_bytes -= v->remaining;
-        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
-        mli_handle_close(&v->phys->closed_tickets, &v->handle);
-    }
-    mli_lock_drop(&v->phys->lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
-    mli_thread *t;
-    mli_reservation *v;
-    int open;
-    if (!lord) return MEMLORD_OK;
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
-    if (open) mli_ptr_store(&v->owner, t->now.context);
-    mli_lock_drop(&v->phys->lock);
-    if (open) mli_ticket_attach(lord, t, ticket);
-    mli_thread_put(lord, t);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
@@ -18502,8 +18535,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
-    mli_side_charge(lord, side,
-                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
+    side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
@@ -18575,7 +18607,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_anomalies_tell(lord);
@@ -18763,8 +18795,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
    is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
    part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
-   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
-   balances of its tags. */
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards its
+   balance and those of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -18779,84 +18811,109 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
-static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
-    uint64_t had, out;
-    mli_lock_take(&row->lock);
-    had = mli_u64_load(&tag->arena);
-    out = had < c->out ? had : c->out;
-    mli_u64_store(&tag->arena, had + c->in - out);
-    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
-    mli_lock_drop(&row->lock);
-    return out;
-}
-/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
-   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
-   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
-   excess. */
-static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had = mli_u64_load(&device->arena), in, out;
-    do {
-        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
-        out = had < c->out ? had : c->out;
-    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
-    c->in = in;
-    c->out = out;
-    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
-    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
+/* Returns how many bytes the tags of a device have more than the device. */
+static uint64_t mli_arena_excess(const mli_device_record *device) {
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    return tagged > arena ? tagged - arena : 0;
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
-   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
-   took off, or 0 if there is no excess. *number gets the row of the tag. */
-static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. All balances change under one lock, so that
+   no call finds an excess that is only another call halfway. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
-    uint64_t arena, tagged, most = 0;
-    uint32_t i;
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had;
     mli_lock_take(&row->lock);
-    arena = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    for (i = 1; tagged > arena && i < rows; i++) {
-        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
-        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
-        most = mli_u64_load(&tag->arena);
-        largest = tag;
-        *number = i;
+    had = mli_u64_load(&device->arena);
+    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
+    if (had < c->out) c->out = had;
+    mli_u64_store(&device->arena, had + c->in - c->out);
+    if (c->tag) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+        had = mli_u64_load(&tag->arena);
+        c->tag_out = had < c->out ? had : c->out;
+        mli_u64_store(&tag->arena, had + c->in - c->tag_out);
+        mli_u64_store(&device->arena_tagged,
+                      mli_u64_load(&device->arena_tagged) + c->in - c->tag_out);
     }
-    if (largest) {
-        if (most > tagged - arena) most = tagged - arena;
-        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
-    }
+    c->over = mli_arena_excess(device) != 0;
     mli_lock_drop(&row->lock);
-    return most;
 }
-/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
-   counts as an underflow. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+
+/* Returns the least balance with which a tag has to give up bytes, or 0 if the tags of a device
+   have no excess. The tags with larger balances have less than the excess, and together with those
+   of this balance they have all of it. *largest gets the row of the tag with the largest balance.
+   Finds the balance digit by digit, so that the cost grows with the number of tags and not with its
+   square. Takes no lock: other calls may change the balances meanwhile. */
+static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *largest) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint64_t all = mli_u64_load(&device->arena_tagged);
+    const uint64_t excess = mli_arena_excess(device);
+    uint64_t left = excess, cut = 0, most = 0, sums[64];
+    unsigned shift = 0, digit;
+    uint32_t i;
+    if (!excess) return 0;
+    while (all >> shift > 63) shift += 6;
+    for (;; shift -= 6) {
+        memset(sums, 0, sizeof sums);
+        for (i = 1; i < rows; i++) {
+            const mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+            const uint64_t bytes = tag->dev == dev ? mli_u64_load(&tag->arena) : 0;
+            if (bytes >> shift >> 6 == cut) sums[bytes >> shift & 63] += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            *largest = i;
+        }
+        if (most >= excess) return most;
+        for (digit = 63; digit && sums[digit] < left; digit--) left -= sums[digit];
+        cut = cut << 6 | digit;
+        if (!shift) return cut ? cut : 1;
+    }
+}
+/* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
+   that balance is below `least`. If the tag loses bytes, counts an underflow. */
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+                                        uint64_t least) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row_delta d;
-    uint32_t tag = 0;
-    uint64_t bytes;
+    uint64_t had;
+    if (tag->dev != dev || mli_u64_load(&tag->arena) < least) return;
     memset(&d, 0, sizeof d);
-    for (;;) {
-        mli_shard_enter_to_count(lord, t);
-        bytes = mli_arena_excess(lord, dev, &tag);
-        d.word2 = mli_word2_of(0, tag, 0);
-        d.out = bytes;
-        if (bytes) mli_count(lord, t, &d, 1);
-        mli_shard_leave(t);
-        if (!bytes) return;
-        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
-                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    d.word2 = mli_word2_of(0, number, 0);
+    mli_shard_enter_to_count(lord, t);
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&tag->arena);
+    if (had >= least) d.out = mli_arena_excess(device);
+    if (d.out > had) d.out = had;
+    mli_u64_store(&tag->arena, had - d.out);
+    mli_u64_store(&device->arena_tagged, mli_u64_load(&device->arena_tagged) - d.out);
+    mli_lock_drop(&row->lock);
+    if (d.out) mli_count(lord, t, &d, 1);
+    mli_shard_leave(t);
+    if (!d.out) return;
+    mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+}
+/* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
+   first of all, because the list of mistakes names the first. Tries again if other calls have
+   changed the balances meanwhile. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    uint32_t rows, i, largest = 1;
+    uint64_t cut;
+    while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
+        rows = mli_row_count(lord, MLI_BOOK_TAG);
+        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        for (i = 1; i < rows && mli_arena_excess(device); i++)
+            mli_arena_trim_tag(lord, t, dev, i, cut + 1);
+        for (i = 1; i < rows && mli_arena_excess(device); i++)
+            mli_arena_trim_tag(lord, t, dev, i, cut);
     }
 }
 
@@ -18989,9 +19046,14 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
+/* Returns the number that a token has of its ledger and of its own place. A copy of the token is in
+   another place, and so does not have the number of its own. */
+static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token *token) {
+    return lord->generation ^ mli_hash((uintptr_t)token);
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
-   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
    with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
@@ -19008,7 +19070,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->generation;
+    token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
@@ -19233,7 +19295,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
+    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
@@ -19470,7 +19532,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->generation)
+        token->word[2] != mli_token_seal(lord, token))
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -19579,7 +19641,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token", site);
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -27117,6 +27179,10 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
     }
+    /* the sums are modulo 2^64, and below 0 each row would agree with them */
+    if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
+        return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
+                               0 - v->detached.blocks, 0 - v->detached.bytes);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;

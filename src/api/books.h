@@ -64,7 +64,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied or
+   moved: it knows its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -84,7 +85,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
    failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE if the token was used already, or came from another ledger or from
+   Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -105,8 +106,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free.
-   Errors: E_STATE if the token was used already or came from another ledger, or if
+   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -195,7 +196,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
    as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
    it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
-   Cost:   a few shared counters; under a tag also a lock of the device. */
+   Cost:   a few shared counters and a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -205,7 +206,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
    come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
    bytes. If all tags together then have more arena bytes than the device, the largest tags give up
    the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
-   Errors: E_INVALID for more than 2^48 bytes in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call.
+   Cost:   that of memlord_arena_add; if tags give up bytes, also some walks of the tags. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)

@@ -440,6 +440,7 @@ typedef struct mli_self_state {
                                 unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
+    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:

@@ -25,84 +25,109 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
-static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
-    uint64_t had, out;
-    mli_lock_take(&row->lock);
-    had = mli_u64_load(&tag->arena);
-    out = had < c->out ? had : c->out;
-    mli_u64_store(&tag->arena, had + c->in - out);
-    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
-    mli_lock_drop(&row->lock);
-    return out;
-}
-/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
-   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
-   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
-   excess. */
-static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had = mli_u64_load(&device->arena), in, out;
-    do {
-        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
-        out = had < c->out ? had : c->out;
-    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
-    c->in = in;
-    c->out = out;
-    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
-    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
+/* Returns how many bytes the tags of a device have more than the device. */
+static uint64_t mli_arena_excess(const mli_device_record *device) {
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    return tagged > arena ? tagged - arena : 0;
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
-   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
-   took off, or 0 if there is no excess. *number gets the row of the tag. */
-static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
+/* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
+   comes off the bytes of the device that have no tag. All balances change under one lock, so that
+   no call finds an excess that is only another call halfway. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
-    uint64_t arena, tagged, most = 0;
-    uint32_t i;
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had;
     mli_lock_take(&row->lock);
-    arena = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    for (i = 1; tagged > arena && i < rows; i++) {
-        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
-        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
-        most = mli_u64_load(&tag->arena);
-        largest = tag;
-        *number = i;
+    had = mli_u64_load(&device->arena);
+    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
+    if (had < c->out) c->out = had;
+    mli_u64_store(&device->arena, had + c->in - c->out);
+    if (c->tag) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+        had = mli_u64_load(&tag->arena);
+        c->tag_out = had < c->out ? had : c->out;
+        mli_u64_store(&tag->arena, had + c->in - c->tag_out);
+        mli_u64_store(&device->arena_tagged,
+                      mli_u64_load(&device->arena_tagged) + c->in - c->tag_out);
     }
-    if (largest) {
-        if (most > tagged - arena) most = tagged - arena;
-        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
-    }
+    c->over = mli_arena_excess(device) != 0;
     mli_lock_drop(&row->lock);
-    return most;
 }
-/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
-   counts as an underflow. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+
+/* Returns the least balance with which a tag has to give up bytes, or 0 if the tags of a device
+   have no excess. The tags with larger balances have less than the excess, and together with those
+   of this balance they have all of it. *largest gets the row of the tag with the largest balance.
+   Finds the balance digit by digit, so that the cost grows with the number of tags and not with its
+   square. Takes no lock: other calls may change the balances meanwhile. */
+static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *largest) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint64_t all = mli_u64_load(&device->arena_tagged);
+    const uint64_t excess = mli_arena_excess(device);
+    uint64_t left = excess, cut = 0, most = 0, sums[64];
+    unsigned shift = 0, digit;
+    uint32_t i;
+    if (!excess) return 0;
+    while (all >> shift > 63) shift += 6;
+    for (;; shift -= 6) {
+        memset(sums, 0, sizeof sums);
+        for (i = 1; i < rows; i++) {
+            const mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+            const uint64_t bytes = tag->dev == dev ? mli_u64_load(&tag->arena) : 0;
+            if (bytes >> shift >> 6 == cut) sums[bytes >> shift & 63] += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            *largest = i;
+        }
+        if (most >= excess) return most;
+        for (digit = 63; digit && sums[digit] < left; digit--) left -= sums[digit];
+        cut = cut << 6 | digit;
+        if (!shift) return cut ? cut : 1;
+    }
+}
+/* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
+   that balance is below `least`. If the tag loses bytes, counts an underflow. */
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+                                        uint64_t least) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row_delta d;
-    uint32_t tag = 0;
-    uint64_t bytes;
+    uint64_t had;
+    if (tag->dev != dev || mli_u64_load(&tag->arena) < least) return;
     memset(&d, 0, sizeof d);
-    for (;;) {
-        mli_shard_enter_to_count(lord, t);
-        bytes = mli_arena_excess(lord, dev, &tag);
-        d.word2 = mli_word2_of(0, tag, 0);
-        d.out = bytes;
-        if (bytes) mli_count(lord, t, &d, 1);
-        mli_shard_leave(t);
-        if (!bytes) return;
-        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
-                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    d.word2 = mli_word2_of(0, number, 0);
+    mli_shard_enter_to_count(lord, t);
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&tag->arena);
+    if (had >= least) d.out = mli_arena_excess(device);
+    if (d.out > had) d.out = had;
+    mli_u64_store(&tag->arena, had - d.out);
+    mli_u64_store(&device->arena_tagged, mli_u64_load(&device->arena_tagged) - d.out);
+    mli_lock_drop(&row->lock);
+    if (d.out) mli_count(lord, t, &d, 1);
+    mli_shard_leave(t);
+    if (!d.out) return;
+    mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+}
+/* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
+   first of all, because the list of mistakes names the first. Tries again if other calls have
+   changed the balances meanwhile. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    uint32_t rows, i, largest = 1;
+    uint64_t cut;
+    while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
+        rows = mli_row_count(lord, MLI_BOOK_TAG);
+        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        for (i = 1; i < rows && mli_arena_excess(device); i++)
+            mli_arena_trim_tag(lord, t, dev, i, cut + 1);
+        for (i = 1; i < rows && mli_arena_excess(device); i++)
+            mli_arena_trim_tag(lord, t, dev, i, cut);
     }
 }
 

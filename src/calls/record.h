@@ -58,7 +58,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_anomalies_tell(lord);
