@@ -100,18 +100,18 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@build/server
 	@echo '== pool: a caching allocator that MemLord tells when it is fragmented, and that compacts'
 	@build/pool
-	@echo '== diff: what grew between two saved profiles, here of sort with a larger buffer'
-	@for size in 1M 4M; do LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=build/sort-$$size.json \
-		sort -S $$size memlord.h >/dev/null; done
-	@build/diff --top 3 --by site build/sort-1M.json build/sort-4M.json
-	@echo '== symbolize: functions, files and lines in a profile that has return addresses'
-	@build/symbolize build/sort-4M.json -o build/sort.json || [ $$? = 1 ]
+	@echo '== symbolize: functions, files and lines in two profiles, here of bands with a larger cache'
+	@for size in 4 8; do LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=build/bands-$$size.json \
+		build/bands $${size}MiB >/dev/null && \
+		{ build/symbolize build/bands-$$size.json -o build/bands-$$size.named.json || [ $$? = 1 ]; } || exit 1; done
+	@echo '== diff: what grew between them'
+	@build/diff --top 3 --by site build/bands-4.named.json build/bands-8.named.json
 	@echo '== cuda_inference: weights, KV cache and workspace on a GPU, over two streams'
 	@build/cuda_inference || [ $$? = 77 ]
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=- \
-		sort -n build/numbers 2>&1 >/dev/null | head -n 18
+		sort -n build/numbers 2>&1 >/dev/null | sed '/^---- in full/,$$d'
 	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
 
 demo-neighbours: build/neighbours ## two processes on one device: one dies of the other's cache, or neither
@@ -319,7 +319,7 @@ $(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 
 build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 -g $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
 
 build/worker: examples/fleet/worker.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
@@ -442,6 +442,10 @@ deps: $(needs) ## installs all that any target needs; beside it only demo, test 
 look := $(if $(filter demo% test% gates bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
 	@sh tests/deps.sh $* $(look)
+
+# What needs less waits for what needs more: one list, once.
+most := $(if $(filter test gates,$(MAKECMDGOALS)),deps-test,$(if $(filter demo,$(MAKECMDGOALS)),deps-symbols))
+$(filter-out $(most),deps-demo deps-json deps-symbols): | $(most)
 
 clean: ## removes build/
 	rm -rf build

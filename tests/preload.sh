@@ -160,7 +160,7 @@ kept = []
 for i in range(60):
     kept.append(bytearray(1 << 20))
     time.sleep(0.02)
-print(len(os.listdir("/proc/self/task")))
+print(len(os.listdir("/proc/self/task")), flush=True)
 os._exit(0)
 PY
 preloaded env MEMLORD_REPORT="$out/curve.json" "$python" -S "$out/curve.py" && [ "$(cat "$out/said")" = 1 ] && holds curve '
