@@ -268,7 +268,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     *every*) bytes=1 ;;
     *libgcc*) libraries=$out/empty ;;
     esac
-    for kind in deep thread fibre signal rbp files loader forks vforks; do
+    for kind in deep thread fibre signal rbp files loader phdrs forks vforks; do
         preloaded env MEMLORD_STACK_BYTES=$bytes LD_LIBRARY_PATH="$libraries" MEMLORD_REPORT="$out/$kind.json" \
             "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
@@ -276,7 +276,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     done
     [ -z "$kind" ]
     verdict $? "${way}deep and small stacks, fibres, a signal's, wild frame pointers, \
-files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
+files, forks, vforks, locks of the loader and in its callbacks come through${kind:+, but for $kind}"
     [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
     [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
 done

@@ -81,6 +81,30 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
+/* Describes the module of an address by the module's ELF header. Takes no lock, because another
+   thread may hold the loader's lock in a callback of dl_iterate_phdr, and wait there for a lock
+   that the host holds. Returns 0 if no module, or no ELF header, is found. Requires: the module is
+   not closed meanwhile, as it has a function that the calling thread is in. */
+static int mli_dl_module_at(const void *address, mli_dl_phdrs *out) {
+    const ElfW(Ehdr) * head;
+    mli_dl_found found;
+    if (!mli_dl_finds() || mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
+    head = (const ElfW(Ehdr) *)found.start;
+    out->bias = found.map->l_addr;
+    out->name = found.map->l_name;
+    out->at = (const ElfW(Phdr) *)(const void *)((const char *)head + head->e_phoff);
+    out->count = head->e_phnum;
+    return !memcmp(head->e_ident, ELFMAG, SELFMAG) &&
+           head->e_phoff + head->e_phnum * sizeof *out->at <= 4096; /* the first page is mapped */
+}
+/* Returns 1 if a module is one of those up to the loader in the loader's list. */
+static MLI_COLD int mli_dl_stays(uintptr_t bias) {
+    const unsigned long loader = getauxval(AT_BASE);
+    const struct link_map *m = &mli_loader ? mli_loader.r_map : NULL;
+    while (m && m->l_addr != bias && loader && m->l_addr != loader) m = m->l_next;
+    return m && m->l_addr == bias;
+}
+
 /* Finds the build id in the notes of a module. Returns NULL if there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
@@ -160,6 +184,14 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     if (!loader || module->bias == loader) search->dynamic = 1;
     return 0;
 }
+/* Looks for the module of the address. Returns 1 if it is found. */
+static MLI_COLD int mli_image_find(mli_image_search *search) {
+    mli_dl_phdrs module;
+    if (!mli_dl_finds()) return mli_dl_each(mli_image_visit, search);
+    if (!mli_dl_module_at(search->address, &module)) return 0;
+    search->dynamic = !mli_dl_stays(module.bias);
+    return mli_image_visit(&module, sizeof module, search);
+}
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
     mli_image_search search = {address, out, 0, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
@@ -173,7 +205,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->bias = loaded.bias;
     /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
        the name of a link to it. */
-    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
+    if (mli_image_find(&search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
@@ -450,7 +482,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
-    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    if (!mli_image_find(&search) || own.stays) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
