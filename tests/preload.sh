@@ -338,6 +338,35 @@ assert start < site["offset"] < start + 32, (site, start)
 PY
 verdict $? 'and finds functions that only the symbol table of the file has'
 
+# -- allocations that find no memory --
+
+cat >"$out/none.c" <<'C'
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+static volatile size_t huge = (size_t)1 << 41;
+static int none(void *ptr) { return !ptr && errno == ENOMEM && !(errno = 0); }
+__attribute__((noinline)) int takes_last(void) { return none(malloc(huge + 5)); }
+int main(void) {
+    const struct rlimit most = {huge / 2, huge / 2};
+    void *kept = malloc(100), *out;
+    if (!kept || setrlimit(RLIMIT_AS, &most) || posix_memalign(&out, 3, 8) != EINVAL) return 1;
+    errno = 0;
+    return !(none(malloc(huge)) && none(calloc(huge, huge)) && none(realloc(kept, huge)) &&
+             none(reallocarray(NULL, huge, huge)) && posix_memalign(&out, 64, huge) == ENOMEM &&
+             none((errno = 0, aligned_alloc(64, huge))) && none(valloc(huge)) && takes_last());
+}
+C
+c -fno-builtin -rdynamic -D_GNU_SOURCE "$out/none.c" -o "$out/none" &&
+    preloaded env MEMLORD_REPORT="$out/none.json" "$out/none" && holds none '
+total["oom_failures"] == 8 and total["oom_attempts"] == 8
+(total["allocs"], total["allocated"]) == (1, 100)
+report["devices"][0]["last_oom"]["bytes"] == 2**41 + 5
+report["devices"][0]["last_oom"]["site"]["function"] == "takes_last"' &&
+    preloaded env MEMLORD_REPORT="$out/none.txt" "$out/none" && cp "$out/none.txt" "$out/why" &&
+    grep -q '^out of memory, cpu: 2 TiB wanted with 100 B live at takes_last ' "$out/none.txt"
+verdict $? 'an allocation that returns NULL is counted, with its size and place, and sets errno'
+
 # -- what is not seen --
 
 cat >"$out/own.c" <<'C'

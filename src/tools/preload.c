@@ -77,13 +77,14 @@
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
     rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
     at the start. A block has the size that was asked for. A site is the place of the call. For an
-    operator new it is the place that called the operator. Sites are exact, and stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
-    else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
-    tables, such as that which node and Java make at run time. libunwind goes on there if that code
-    has frame pointers, for Java with -XX:+PreserveFramePointer. A stack that does not reach its
-    root begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
-    functions never change the totals.
+    operator new it is the place that called the operator. An allocation that returns NULL counts as
+    one that found no memory, and the report has the size and the site of the last one. Sites are
+    exact, and stacks are samples unless MEMLORD_STACK_BYTES is 1. Stacks are taken by
+    libunwind.so.8 where it is installed, and else by the unwinder of libgcc. That takes 20 times as
+    long, and ends at code without unwind tables, such as that which node and Java make at run time.
+    libunwind goes on there if that code has frame pointers, for Java with
+    -XX:+PreserveFramePointer. A stack that does not reach its root begins with a frame that says
+    why, such as "[cut: no unwind table]". Stacks and skipped functions never change the totals.
 
     heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
     of all bytes. Here a realloc moves the block to the stack of its call, and counts no alloc; only
