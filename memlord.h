@@ -2654,7 +2654,8 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
    ledger's output_dir, or else the current directory. The report replaces no file: if there is a
    file of that name, the process id and a number follow the time. If this function is called
    several times, the last call counts. A forked child that exits writes a report of its own.
-   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
+   Errors: E_INVALID if the path is too long; E_IO, with a line in the log, if the directory is not
+           there or this process may not write in it; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
@@ -3875,6 +3876,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 /* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
    that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Returns 0 if this process may create files in a directory, else the system's error. */
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
 /* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
    error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -4012,6 +4015,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     a = GetFileAttributesW(wide);
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    wchar_t wide[1024];
+    DWORD a = mli_wide_path(path, wide, 1024) ? 0 : GetFileAttributesW(wide);
+    if (a == INVALID_FILE_ATTRIBUTES) return mli_system_error();
+    return a & FILE_ATTRIBUTE_DIRECTORY ? 0 : ERROR_PATH_NOT_FOUND;
 }
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
@@ -4201,6 +4210,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
                                                      bits */
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode)) return ENOTDIR;
+    if (!faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EINVAL ? 0 : mli_system_error(); /* EINVAL: Android may not know AT_EACCESS */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -36230,6 +36245,9 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
+static const char *mli_dated_directory(const memlord *lord, const char *wanted) {
+    return wanted ? wanted : lord->saving->output_dir ? lord->saving->output_dir : ".";
+}
 /* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
    output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
    saves only if the host asked for a report at exit, or if a request for a report was not served
@@ -36246,7 +36264,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
                                         allocator, or about to end */
-    if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
+    directory = mli_dated_directory(lord, directory);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
@@ -36334,11 +36352,19 @@ MLI_API memlord_format memlord_format_for(const char *path) {
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                             const char *directory) {
     const char *kept;
+    uint32_t error;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (directory && !*directory) directory = NULL;
+    error = mli_directory_error(mli_dated_directory(lord, directory));
+    if (error) {
+        mli_save_failed(lord, "[save] no report in ", mli_dated_directory(lord, directory),
+                        MEMLORD_E_IO, error);
+        return MEMLORD_E_IO;
+    }
+    r = mli_name(lord, directory, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);
