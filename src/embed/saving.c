@@ -285,9 +285,6 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-static const char *mli_dated_directory(const memlord *lord, const char *wanted) {
-    return wanted ? wanted : lord->saving->output_dir ? lord->saving->output_dir : ".";
-}
 /* Saves a dated report and logs the result. The directory is that of memlord_save_at_exit, else
    output_dir, else ".". `end` is 1 if the ledger or the process ends. In that case the function
    saves only if the host asked for a report at exit, or if a request for a report was not served
@@ -304,7 +301,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
                                         allocator, or about to end */
-    directory = mli_dated_directory(lord, directory);
+    if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
@@ -397,14 +394,12 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     if (!lord) return MEMLORD_OK;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    if (directory && !*directory) directory = NULL;
-    error = mli_directory_error(mli_dated_directory(lord, directory));
-    if (error) {
-        mli_save_failed(lord, "[save] no report in ", mli_dated_directory(lord, directory),
-                        MEMLORD_E_IO, error);
-        return MEMLORD_E_IO;
-    }
-    r = mli_name(lord, directory, &kept);
+    if (!directory || !*directory) directory = lord->saving->output_dir;
+    error = mli_directory_error(directory ? directory : ".");
+    if (error)
+        mli_save_failed(lord, "[save] no report in ", directory ? directory : ".", MEMLORD_E_IO,
+                        error);
+    r = error ? MEMLORD_E_IO : mli_name(lord, directory, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);

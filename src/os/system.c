@@ -83,8 +83,8 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
     wchar_t wide[1024];
     DWORD a = mli_wide_path(path, wide, 1024) ? 0 : GetFileAttributesW(wide);
-    if (a == INVALID_FILE_ATTRIBUTES) return mli_system_error();
-    return a & FILE_ATTRIBUTE_DIRECTORY ? 0 : ERROR_PATH_NOT_FOUND;
+    return a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY) ? 0
+                                                                          : ERROR_PATH_NOT_FOUND;
 }
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];

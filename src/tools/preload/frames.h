@@ -57,8 +57,10 @@ static int module_at(int (*fn)(struct dl_phdr_info *module, size_t size, void *u
                      void *wanted) {
     struct dl_phdr_info info;
     mli_dl_phdrs module;
-    if (!mli_dl_finds()) return dl_iterate_phdr(fn, wanted);
-    if (!mli_dl_module_at(*(const void *const *)wanted, &module)) return 0;
+    mli_loaded loaded;
+    const int in = mli_loaded_at(*(const void *const *)wanted, &loaded);
+    if (in <= 0) return in ? dl_iterate_phdr(fn, wanted) : 0;
+    module = mli_dl_module(&loaded);
     memset(&info, 0, sizeof info);
     info.dlpi_addr = module.bias;
     info.dlpi_name = module.name;
