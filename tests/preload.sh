@@ -338,9 +338,32 @@ assert start < site["offset"] < start + 32, (site, start)
 PY
 verdict $? 'and finds functions that only the symbol table of the file has'
 
+# -- in a sandbox --
+
+c tests/preload/sandbox.c -o "$out/sandbox" || exit 1
+rm -f "$out/sandbox.json"
+echo 'memlord: no report: a seccomp filter kills the program for the call poll' >"$out/right"
+for mode in kill trap strict 'kill thread'; do
+    preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" $mode && grep -qx ok "$out/said" &&
+        cmp "$out/why" "$out/right" && [ ! -e "$out/sandbox.json" ] || break
+    mode=
+done
+[ -z "$mode" ]
+verdict $? "a filter that kills for calls of a report, but not of malloc, changes no program${mode:+, but $mode}"
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -qx "memlord: no report at $out/sandbox.json: .*" "$out/why" &&
+    preloaded "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -q '^peak, cpu: .*; \|^biggest holder, cpu: ' "$out/why" && grep -q '^cpu .* 101000 ' "$out/why"
+verdict $? 'a filter that refuses to open files and to wait leaves the report on stderr, or one line'
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" allow && grep -qx ok "$out/said" &&
+    holds sandbox 'total["allocs"] == 101000'
+verdict $? 'a filter that kills for nothing leaves the report'
+
 # -- allocations that find no memory --
 
-cat >"$out/none.c" <<'C'
+cat >"$out/nomem.c" <<'C'
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -357,14 +380,14 @@ int main(void) {
              none((errno = 0, aligned_alloc(64, huge))) && none(valloc(huge)) && takes_last());
 }
 C
-c -fno-builtin -rdynamic -D_GNU_SOURCE "$out/none.c" -o "$out/none" &&
-    preloaded env MEMLORD_REPORT="$out/none.json" "$out/none" && holds none '
+c -fno-builtin -rdynamic -D_GNU_SOURCE "$out/nomem.c" -o "$out/nomem" &&
+    preloaded env MEMLORD_REPORT="$out/nomem.json" "$out/nomem" && holds nomem '
 total["oom_failures"] == 8 and total["oom_attempts"] == 8
 (total["allocs"], total["allocated"]) == (1, 100)
 report["devices"][0]["last_oom"]["bytes"] == 2**41 + 5
 report["devices"][0]["last_oom"]["site"]["function"] == "takes_last"' &&
-    preloaded env MEMLORD_REPORT="$out/none.txt" "$out/none" && cp "$out/none.txt" "$out/why" &&
-    grep -q '^out of memory, cpu: 2 TiB wanted with 100 B live at takes_last ' "$out/none.txt"
+    preloaded env MEMLORD_REPORT="$out/nomem.txt" "$out/nomem" && cp "$out/nomem.txt" "$out/why" &&
+    grep -q '^out of memory, cpu: 2 TiB wanted with 100 B live at takes_last ' "$out/nomem.txt"
 verdict $? 'an allocation that returns NULL is counted, with its size and place, and sets errno'
 
 # -- what is not seen --

@@ -52,7 +52,8 @@ static const memlord_site *site_of(void *caller) {
    counts as MLI_BYTES_MAX. */
 static __attribute__((noinline, cold)) void count_failed(size_t size, void *caller) {
     const int error = errno;
-    if (!size) return; /* a NULL for 0 bytes is no failure */
+    if (!size || no_reports) return; /* a NULL for 0 bytes is no failure; no report would have it, and
+                                    memlord_alloc_failed reads files */
     (void)memlord_alloc_failed(lord, memlord_device_cpu(),
                                size < MLI_BYTES_MAX ? size : MLI_BYTES_MAX, site_of(caller));
     errno = error;
