@@ -2673,7 +2673,8 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
    ledger's output_dir, or else the current directory. The report replaces no file: if there is a
    file of that name, the process id and a number follow the time. If this function is called
    several times, the last call counts. A forked child that exits writes a report of its own.
-   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
+   Errors: E_INVALID if the path is too long; E_IO, with a line in the log, if the directory is not
+           there or this process may not write in it; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
@@ -3911,6 +3912,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 /* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
    that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Returns 0 if this process may create files in a directory, else the system's error. */
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
 /* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
    error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -4048,6 +4051,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     a = GetFileAttributesW(wide);
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    wchar_t wide[1024];
+    DWORD a = mli_wide_path(path, wide, 1024) ? 0 : GetFileAttributesW(wide);
+    return a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY) ? 0
+                                                                          : ERROR_PATH_NOT_FOUND;
 }
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
@@ -4237,6 +4246,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
                                                      bits */
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode)) return ENOTDIR;
+    if (!faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EINVAL ? 0 : mli_system_error(); /* EINVAL: Android may not know AT_EACCESS */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -4885,11 +4900,11 @@ typedef struct mli_symbol_query {
 } mli_symbol_query;
 
 #if defined(__linux__)
-
 /* Returns the first symbol with this name in the program and in the libraries that were loaded with
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
+#endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
    between its segments, `start` is the lowest address of the segment that has the address. `bias`,
    the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
@@ -4897,36 +4912,14 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif defined(__APPLE__)
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#else
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#endif
 /* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
-   for dlopen, and call malloc. */
-#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
+   for dlopen, and call malloc.
+   With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
    program began with, or one that is linked with -z nodelete. A malloc may call this function while
    a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
    abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#else
-MLI_PRIVATE int mli_module_keep(void);
-#endif
 
 /* -------------------------------------------------------------------------- src/os/modules.c -- */
 
@@ -5008,6 +5001,18 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     out->name = found.map->l_name;
     out->bias = found.map->l_addr;
     return 1;
+}
+
+/* Describes a module by its ELF header, without the loader's lock. A thread may hold that lock in a
+   callback of dl_iterate_phdr, and wait there for a lock that the host holds around malloc.
+   Requires: the module is not closed meanwhile, because the calling thread is in its code. */
+static mli_dl_phdrs mli_dl_module(const mli_loaded *l) {
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)l->start;
+    mli_dl_phdrs m = {(ElfW(Addr))l->bias, l->name, (const ElfW(Phdr) *)l->start, 0};
+    if (memcmp(head->e_ident, ELFMAG, SELFMAG)) return m;
+    m.at = (const ElfW(Phdr) *)(const void *)((const char *)l->start + head->e_phoff);
+    if (head->e_phoff + head->e_phnum * sizeof *m.at <= 4096) m.count = head->e_phnum;
+    return m; /* without segments if they are not described in the first page */
 }
 
 /* Finds the build id in the notes of a module. Returns NULL if there is none. */
@@ -5092,17 +5097,31 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
     mli_image_search search = {address, out, 0, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
-    int saved = errno;
+    const unsigned long loader = getauxval(AT_BASE);
+    const struct link_map *m = NULL;
+    mli_dl_found program;
+    mli_dl_phdrs module;
+    int saved = errno, in = mli_loaded_at(address, &loaded);
     ssize_t n;
     memset(out, 0, sizeof *out);
-    out->stays = mli_loaded_at(address, &loaded) < 0;
+    out->stays = in < 0;
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
                                               loaded */
     out->bias = loaded.bias;
+    if (in < 0) {
+        in = mli_dl_each(mli_image_visit, &search);
+    } else if (in) {
+        module = mli_dl_module(&loaded);
+        if (!mli_dl_find_object((void *)getauxval(AT_PHDR), &program)) m = program.map;
+        for (; m && m->l_addr != loaded.bias && !search.dynamic; m = m->l_next)
+            search.dynamic = !loader || m->l_addr == loader;
+        search.dynamic |= !m;
+        in = mli_image_visit(&module, sizeof module, &search);
+    }
     /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
        the name of a link to it. */
-    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
+    if (in && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
@@ -5311,7 +5330,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5342,7 +5361,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5362,7 +5381,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5371,15 +5390,15 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
+    char executable[MLI_PATH_MAX];
     mli_image own;
-    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
     if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
-    memset(&own, 0, sizeof own);
-    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    mli_image_at((const void *)(uintptr_t)mli_module_keep, &own, executable);
+    if (own.stays || !own.loaded) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
@@ -5402,7 +5421,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
 #else
 /* Does nothing. An executable is never unloaded, and musl unloads no library. On other systems a
    library with this code may be unloaded. */
-MLI_PRIVATE int mli_module_keep(void) { return 1; }
+MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
@@ -14127,14 +14146,12 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
-   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
-   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
-   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
+   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
+   sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
@@ -36573,11 +36590,17 @@ MLI_API memlord_format memlord_format_for(const char *path) {
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                             const char *directory) {
     const char *kept;
+    uint32_t error;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (!directory || !*directory) directory = lord->saving->output_dir;
+    error = mli_directory_error(directory ? directory : ".");
+    if (error)
+        mli_save_failed(lord, "[save] no report in ", directory ? directory : ".", MEMLORD_E_IO,
+                        error);
+    r = error ? MEMLORD_E_IO : mli_name(lord, directory, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);

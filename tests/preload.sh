@@ -268,7 +268,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     *every*) bytes=1 ;;
     *libgcc*) libraries=$out/empty ;;
     esac
-    for kind in deep thread fibre signal rbp files loader forks vforks; do
+    for kind in deep thread fibre signal rbp files loader phdrs forks vforks; do
         preloaded env MEMLORD_STACK_BYTES=$bytes LD_LIBRARY_PATH="$libraries" MEMLORD_REPORT="$out/$kind.json" \
             "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
@@ -276,7 +276,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     done
     [ -z "$kind" ]
     verdict $? "${way}deep and small stacks, fibres, a signal's, wild frame pointers, \
-files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
+files, forks, vforks, locks of the loader and in its callbacks come through${kind:+, but for $kind}"
     [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
     [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
 done
@@ -337,6 +337,58 @@ start = int(sys.argv[2], 16)
 assert start < site["offset"] < start + 32, (site, start)
 PY
 verdict $? 'and finds functions that only the symbol table of the file has'
+
+# -- in a sandbox --
+
+c tests/preload/sandbox.c -o "$out/sandbox" || exit 1
+rm -f "$out/sandbox.json"
+echo 'memlord: no report: a seccomp filter kills the program for the call poll' >"$out/right"
+for mode in kill trap strict 'kill thread'; do
+    preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" $mode && grep -qx ok "$out/said" &&
+        cmp "$out/why" "$out/right" && [ ! -e "$out/sandbox.json" ] || break
+    mode=
+done
+[ -z "$mode" ]
+verdict $? "a filter that kills for calls of a report, but not of malloc, changes no program${mode:+, but $mode}"
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -qx "memlord: no report at $out/sandbox.json: .*" "$out/why" &&
+    preloaded "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -q '^peak, cpu: .*; \|^biggest holder, cpu: ' "$out/why" && grep -q '^cpu .* 101000 ' "$out/why"
+verdict $? 'a filter that refuses to open files and to wait leaves the report on stderr, or one line'
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" allow && grep -qx ok "$out/said" &&
+    holds sandbox 'total["allocs"] == 101000'
+verdict $? 'a filter that kills for nothing leaves the report'
+
+# -- allocations that find no memory --
+
+cat >"$out/nomem.c" <<'C'
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+static volatile size_t huge = (size_t)1 << 41;
+static int none(void *ptr) { return !ptr && errno == ENOMEM && !(errno = 0); }
+__attribute__((noinline)) int takes_last(void) { return none(malloc(huge + 5)); }
+int main(void) {
+    const struct rlimit most = {huge / 2, huge / 2};
+    void *kept = malloc(100), *out;
+    if (!kept || setrlimit(RLIMIT_AS, &most) || posix_memalign(&out, 3, 8) != EINVAL) return 1;
+    errno = 0;
+    return !(none(malloc(huge)) && none(calloc(huge, huge)) && none(realloc(kept, huge)) &&
+             none(reallocarray(NULL, huge, huge)) && posix_memalign(&out, 64, huge) == ENOMEM &&
+             none((errno = 0, aligned_alloc(64, huge))) && none(valloc(huge)) && takes_last());
+}
+C
+c -fno-builtin -rdynamic -D_GNU_SOURCE "$out/nomem.c" -o "$out/nomem" &&
+    preloaded env MEMLORD_REPORT="$out/nomem.json" "$out/nomem" && holds nomem '
+total["oom_failures"] == 8 and total["oom_attempts"] == 8
+(total["allocs"], total["allocated"]) == (1, 100)
+report["devices"][0]["last_oom"]["bytes"] == 2**41 + 5
+report["devices"][0]["last_oom"]["site"]["function"] == "takes_last"' &&
+    preloaded env MEMLORD_REPORT="$out/nomem.txt" "$out/nomem" && cp "$out/nomem.txt" "$out/why" &&
+    grep -q '^out of memory, cpu: 2 TiB wanted with 100 B live at takes_last ' "$out/nomem.txt"
+verdict $? 'an allocation that returns NULL is counted, with its size and place, and sets errno'
 
 # -- what is not seen --
 

@@ -70,7 +70,8 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
    ledger's output_dir, or else the current directory. The report replaces no file: if there is a
    file of that name, the process id and a number follow the time. If this function is called
    several times, the last call counts. A forked child that exits writes a report of its own.
-   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
+   Errors: E_INVALID if the path is too long; E_IO, with a line in the log, if the directory is not
+           there or this process may not write in it; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 

@@ -427,14 +427,12 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
-   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
-   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
-   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
+   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
+   sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the

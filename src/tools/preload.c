@@ -77,13 +77,14 @@
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
     rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
     at the start. A block has the size that was asked for. A site is the place of the call. For an
-    operator new it is the place that called the operator. Sites are exact, and stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
-    else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
-    tables, such as that which node and Java make at run time. libunwind goes on there if that code
-    has frame pointers, for Java with -XX:+PreserveFramePointer. A stack that does not reach its
-    root begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
-    functions never change the totals.
+    operator new it is the place that called the operator. An allocation that returns NULL counts as
+    one that found no memory, and the report has the size and the site of the last one. Sites are
+    exact, and stacks are samples unless MEMLORD_STACK_BYTES is 1. Stacks are taken by
+    libunwind.so.8 where it is installed, and else by the unwinder of libgcc. That takes 20 times as
+    long, and ends at code without unwind tables, such as that which node and Java make at run time.
+    libunwind goes on there if that code has frame pointers, for Java with
+    -XX:+PreserveFramePointer. A stack that does not reach its root begins with a frame that says
+    why, such as "[cut: no unwind table]". Stacks and skipped functions never change the totals.
 
     heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
     of all bytes. Here a realloc moves the block to the stack of its call, and counts no alloc; only
@@ -121,6 +122,13 @@
     or a bare clone made, until it executes a program. There is none if a signal handler that
     interrupted malloc ends the program.
 
+    A program may enter a sandbox by prctl or syscall. If its seccomp filter kills the process for a
+    call that a report needs, there is no report, and a line on stderr says so when the filter is
+    set. From then on this library makes no call for which the filter kills. A filter that was set
+    before the program was executed, or by code of the program that enters the system itself, has to
+    allow what this library calls. If a filter refuses calls with an error, the report goes where
+    it still can, or a line on stderr says that there is none.
+
     A program that closes stderr to let go of a pipe goes on holding the pipe until it exits, unless
     MEMLORD_REPORT is a path. If stderr was closed before the start, nothing is written. If stderr
     is full and nobody reads it, the program ends after ten seconds, and the report is cut off.
@@ -130,10 +138,33 @@
 /* The interposer (this library) has a private copy of MemLord, whose names cannot clash with those
    of a MemLord in the program. The thread-local variables of the copy are initial-exec, because
    libc allocates dynamic ones with malloc, which this library replaces. */
+#include <sched.h>     /* sched_yield */
+#include <sys/mman.h>  /* madvise, mmap, mprotect */
+#include <time.h>      /* nanosleep, clock_gettime */
+#include <unistd.h>    /* getpid, write, close */
+
+/* The process that the ledger `lord` belongs to. A child that was made by vfork, or by a
+   direct call of clone, sees the ledger of its parent. */
+static pid_t self;
+
+/* 1: a filter of the program kills it for one of these calls (see preload/sandbox.h). MemLord and
+   this library then do without all of them. */
+static int sandboxed;
+#define madvise(at, size, advice) (sandboxed ? -1 : madvise(at, size, advice))
+#define nanosleep(time, left) (sandboxed ? -1 : nanosleep(time, left))
+#define sched_yield() (sandboxed ? -1 : sched_yield())
+static pid_t own_id(void) {
+    const pid_t id = sandboxed ? self : getpid();
+    return id < 0 ? self : id; /* a filter refuses the call */
+}
+#define getpid() own_id()
+
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
+#undef getpid
+#define getpid() (sandboxed ? self : getpid())
 
 #include <dlfcn.h>     /* dlsym, which finds the real functions */
 #include <elf.h>       /* the symbols of a module's file */
@@ -149,14 +180,11 @@
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* malloc and others that are replaced here, getenv, strtol */
 #include <sys/auxv.h>   /* AT_SECURE */
-#include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/resource.h> /* setpriority */
 #include <sys/socket.h> /* socketpair, which connects this library to symbolize */
 #include <sys/stat.h>  /* fstat, which tells which file a descriptor is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
-#include <time.h>      /* clock_gettime */
-#include <unistd.h>    /* write, close */
 #include <ucontext.h> /* the registers from which libunwind begins to walk the stack */
 #include <unwind.h>    /* _Unwind_Backtrace, of libgcc */
 
@@ -219,9 +247,7 @@ static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that the ledger `lord` belongs to. A child that was made by vfork, or by a
-   direct call of clone, sees the ledger of its parent. */
-static pid_t self;
+static int no_reports; /* 1: a filter of the program kills it for a call that a report needs */
 static int finished; /* 1: a report is being written; 2: the last report has been written */
 static int reports = 1; /* the number that the next report of this process has */
 static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
@@ -367,7 +393,7 @@ static void forked(void) {
     unwinders.inside = unwinding;
     unwinders.closed = 0;
     reports = 1;
-    __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&finished, no_reports ? 2 : 0, __ATOMIC_RELAXED);
     mli_u64_store(&lord->program_ended, 0);
     memlord_reset(lord);
     mli_snapshots_clear(lord);
@@ -528,6 +554,7 @@ EXPORT memlord_interposer exported = {
     sizeof exported, 1, NULL, begin_tag, end_tag, begin_scope, end_scope};
 
 #include "preload/signals.h"
+#include "preload/sandbox.h"
 
 /* With a NULL module, __cxa_atexit registers a function that runs after the destructors of all
    modules. */
@@ -538,6 +565,7 @@ __attribute__((constructor)) static void begin(void) {
     if (start() && lord) {
         const char *other = other_malloc();
         self = getpid();
+        find("syscall", &real_syscall);
         find_operators();
         find_jemalloc();
         if (stack_depth() || getenv("MEMLORD_SKIP")) {

@@ -82,7 +82,11 @@ static int begin_limit(timer_t *limit) {
     event.sigev_signo = SIGSEGV;
     event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
     in.it_value.tv_sec = UNWIND_MS / 1000;
-    if (timer_create(CLOCK_MONOTONIC, &event, limit)) return 0;
+    if (timer_create(CLOCK_MONOTONIC, &event, limit)) {
+        if (errno != EAGAIN) __atomic_store_n(&guarded, 0, __ATOMIC_RELAXED); /* a sandbox refuses
+                                                                                 it */
+        return 0;
+    }
     (void)timer_settime(*limit, 0, &in, NULL);
     return 1;
 }

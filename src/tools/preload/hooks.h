@@ -48,7 +48,18 @@ static const memlord_site *site_of(void *caller) {
     return last.site;
 }
 
-/* Records a block that a real function returned, and ends the call. Requires: `inside` is set. The
+/* Counts an allocation that found no memory, with its size and its site. A size over MLI_BYTES_MAX
+   counts as MLI_BYTES_MAX. */
+static __attribute__((noinline, cold)) void count_failed(size_t size, void *caller) {
+    const int error = errno;
+    if (!size || no_reports) return; /* a NULL for 0 bytes is no failure; no report would have it, and
+                                    memlord_alloc_failed reads files */
+    (void)memlord_alloc_failed(lord, memlord_device_cpu(),
+                               size < MLI_BYTES_MAX ? size : MLI_BYTES_MAX, site_of(caller));
+    errno = error;
+}
+
+/* Records a block that a real function returned, or that it found no memory, and ends the call. Requires: `inside` is set. The
    caller sets it before the call of the real function, because an allocator may call itself (calloc
    may call malloc), and the handler of a signal that interrupts the allocator may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
@@ -59,9 +70,19 @@ static inline void *opened(void *ptr, size_t size, void *caller) {
     if (ptr) {
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
                             site_of(caller));
+    } else {
+        count_failed(size, caller);
     }
     leave();
     return ptr;
+}
+
+/* Refuses an allocation whose size is too large for a size_t. */
+static void *too_large(void *caller) {
+    errno = ENOMEM;
+    if (inside) return NULL;
+    inside = 1;
+    return opened(NULL, SIZE_MAX, caller);
 }
 
 EXPORT void *malloc(size_t size) {
@@ -71,11 +92,11 @@ EXPORT void *malloc(size_t size) {
 }
 
 EXPORT void *calloc(size_t n, size_t size) {
+    void *ptr;
     if (inside) return real.calloc(n, size);
     inside = 1;
-    return opened(real.calloc(n, size), n * size, CALLER()); /* if n * size overflows, the real
-                                                                calloc returns NULL, and opened
-                                                                ignores the size */
+    ptr = real.calloc(n, size);
+    return opened(ptr, ptr || !size || n <= SIZE_MAX / size ? n * size : SIZE_MAX, CALLER());
 }
 
 /* A free gets no site, because reports are about the code that allocates, and looking the site up
@@ -128,7 +149,10 @@ static void *realloc_moving(void *old, size_t size, void *caller) {
     fresh = real.realloc(old, size);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
                               site_of(caller));
-    if (!fresh) errno = ENOMEM;
+    if (!fresh) {
+        errno = ENOMEM;
+        count_failed(size, caller);
+    }
     leave();
     return fresh;
 }
@@ -147,10 +171,7 @@ EXPORT void *realloc(void *old, size_t size) {
 
 /* Calls no real reallocarray, because not every C library has one, and none does more than this. */
 EXPORT void *reallocarray(void *old, size_t n, size_t size) {
-    if (size && n > SIZE_MAX / size) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (size && n > SIZE_MAX / size) return too_large(CALLER());
     return realloc_from(old, n * size, CALLER());
 }
 
@@ -159,20 +180,25 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size) {
     if (inside) return real.posix_memalign(out, align, size);
     inside = 1;
     failed = real.posix_memalign(out, align, size);
-    (void)opened(failed ? NULL : *out, size, CALLER());
+    (void)opened(failed ? NULL : *out, failed == EINVAL ? 0 : size, CALLER());
     return failed;
+}
+
+/* Does the same as `opened`. An alignment that is refused is no lack of memory. */
+static inline void *opened_aligned(void *ptr, size_t size, void *caller) {
+    return opened(ptr, ptr || errno != EINVAL ? size : 0, caller);
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size) {
     if (inside) return real.aligned_alloc(align, size);
     inside = 1;
-    return opened(real.aligned_alloc(align, size), size, CALLER());
+    return opened_aligned(real.aligned_alloc(align, size), size, CALLER());
 }
 
 EXPORT void *memalign(size_t align, size_t size) {
     if (inside) return real.memalign(align, size);
     inside = 1;
-    return opened(real.memalign(align, size), size, CALLER());
+    return opened_aligned(real.memalign(align, size), size, CALLER());
 }
 
 static void *page_aligned(size_t page, size_t size, void *caller) {
@@ -188,9 +214,6 @@ EXPORT void *valloc(size_t size) {
 EXPORT void *pvalloc(size_t size) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = (size + page - 1) & ~(page - 1);
-    if (pages < size) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (pages < size) return too_large(CALLER());
     return page_aligned(page, pages, CALLER());
 }

@@ -166,6 +166,7 @@ static void *counted_rallocx(void *old, size_t size, int flags) {
     (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
     fresh = jemalloc.rallocx(old, size, flags);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size, site_of(CALLER()));
+    if (!fresh) count_failed(size, CALLER());
     leave();
     return fresh;
 }

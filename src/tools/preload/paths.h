@@ -75,14 +75,14 @@ static void check_path(void) {
     char line[512]; /* a longer path is cut */
     const char *why = NULL;
     struct stat there;
+    uint32_t error;
     char *name;
     if (!want.path[0]) return;
     expand_path();
     name = strrchr(target.path, '/');
     if (name) *name = 0;
-    if (faccessat(AT_FDCWD, !name ? "." : *target.path ? target.path : "/", W_OK | X_OK,
-                  AT_EACCESS))
-        why = strerror(errno);
+    error = mli_directory_error(!name ? "." : *target.path ? target.path : "/");
+    if (error) why = strerror((int)error);
     if (name) *name = '/';
     if (!why && !lstat(target.path, &there) && !S_ISREG(there.st_mode))
         why = "there is something that is no regular file";
