@@ -112,7 +112,8 @@
     program starts. It does not see static programs, set-uid programs (for which the loader ignores
     LD_PRELOAD), libraries opened with RTLD_DEEPBIND (so blocks that they free for others look live)
     or mmap. A program that uses another C library than the one this library was built for does not
-    start, and its loader names this library.
+    start, and its loader names this library. If dlopen brings C++ to a program in C, and the C
+    library is musl or a glibc before 2.35, malloc and free stand for operators new and delete.
 
     There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
     whose action the program set by a system call of its own. There is none of a process that exits

@@ -163,9 +163,9 @@ static void write_late(late_module *slot, const struct link_map *module, unsigne
                                                                   read_late */
 }
 
-/* Returns the function with this index that a module calls. A function that was found earlier counts
-   only if its module is still loaded. Without a loader that allocates by calloc of this library,
-   `loads` stays 0, and nothing is kept. */
+/* Returns the function with this index that a module calls. A function that was found earlier
+   counts only if its module is still loaded. If the loader does not allocate by calloc of this
+   library, `loads` stays 0, and nothing is kept. */
 static const void *late_function(const struct link_map *module, int index) {
     const unsigned long loads = __atomic_load_n(&loader.loads, __ATOMIC_RELAXED);
     late_module *slot = &late_modules[((uintptr_t)module >> 4) * 0x9e3779b1u >> 16 & 63];

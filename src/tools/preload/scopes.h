@@ -36,8 +36,8 @@ static const scope_list *const *scope_of(const struct link_map *map) {
                            __ATOMIC_ACQUIRE);
 }
 
-/* Finds where a struct link_map has the scope: there is a pointer to a word in the map itself, which
-   points to a list in the map of the program. */
+/* Finds where a struct link_map has the scope: there is a pointer to a word in the map itself. This
+   word points to a list in the map of the program. */
 static void find_scopes(void) {
     const struct link_map *program = &mli_loader ? mli_loader.r_map : NULL;
     mli_dl_found own;
