@@ -113,7 +113,8 @@
     program starts. It does not see static programs, set-uid programs (for which the loader ignores
     LD_PRELOAD), libraries opened with RTLD_DEEPBIND (so blocks that they free for others look live)
     or mmap. A program that uses another C library than the one this library was built for does not
-    start, and its loader names this library.
+    start, and its loader names this library. If dlopen brings C++ to a program in C, and the C
+    library is musl or a glibc before 2.35, malloc and free stand for operators new and delete.
 
     There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
     whose action the program set by a system call of its own. There is none of a process that exits
@@ -237,14 +238,27 @@ static struct {
 
 static memlord *lord;
 
+/* The memory of the loader, and how often it has called calloc. It does so for each module that it
+   loads. */
+static struct {
+    uintptr_t from;
+    size_t bytes;
+    unsigned long loads;
+} loader;
+
 /* Not 0 while this thread is inside this library. What the thread allocates then is not the
    program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
+/* The value of `inside` while this thread calls functions that do not belong to this library. They
+   may free blocks that the ledger has. */
+#define LENT 2
+
 /* The operator new that this thread is in. `caller` is the place of its call, or NULL if the thread
-   is in none. `counted` is the last block that a malloc called by the operator has recorded. */
+   is in none. `counted` is the last block that a malloc called by the operator has recorded.
+   `deleted` is the last block that an operator delete has recorded. */
 static __thread struct {
-    void *caller, *counted;
+    void *caller, *counted, *deleted;
 } origin __attribute__((tls_model("initial-exec")));
 
 static int no_reports; /* 1: a filter of the program kills it for a call that a report needs */
@@ -441,6 +455,8 @@ static void forget_errors(void) {
     while (dlerror()) {}
 }
 
+static void find_others(void);
+
 /* Finds the real functions. Returns 0 while this or another thread is looking for them. */
 static int start(void) {
     static int state; /* 0 at first, 1 under way, 2 done */
@@ -461,7 +477,18 @@ static int start(void) {
     find("_exit", &real.exit);
     __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
     open_ledger();
+    find_others();
     return 1;
+}
+
+/* Returns 1 if the real functions are known. Looks for them if this is the first call. */
+static int started(void) {
+    const int before = inside;
+    int done;
+    if (!inside) inside = 1;
+    done = start();
+    inside = before;
+    return done;
 }
 
 static void *first_malloc(size_t size) {
@@ -509,8 +536,9 @@ static void first_exit(int status) {
 
 /* The other parts of the interposer. Each comes after the parts that it uses. */
 #include "preload/hooks.h"
-#include "preload/operators.h"
 #include "preload/imports.h"
+#include "preload/scopes.h"
+#include "preload/operators.h"
 #include "preload/guard.h"
 #include "preload/frames.h"
 #include "preload/descriptor.h"
@@ -556,17 +584,25 @@ EXPORT memlord_interposer exported = {
 #include "preload/signals.h"
 #include "preload/sandbox.h"
 
+/* Finds the functions that hooks call later. No hook looks for a function after the start. */
+static void find_others(void) {
+    find("sigaction", &real_sigaction);
+    find("rename", &real_rename);
+    find("syscall", &real_syscall);
+    find_signals();
+    find_scopes();
+    find_operators();
+}
+
 /* With a NULL module, __cxa_atexit registers a function that runs after the destructors of all
    modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {
-    inside = 1;
+    inside = LENT;
     if (start() && lord) {
         const char *other = other_malloc();
         self = getpid();
-        find("syscall", &real_syscall);
-        find_operators();
         find_jemalloc();
         if (stack_depth() || getenv("MEMLORD_SKIP")) {
             begin_guard();

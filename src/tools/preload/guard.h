@@ -15,7 +15,7 @@ static int guarded; /* 1: unwinders have a time limit, because on_fault handles 
 static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
 
 static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
-    if (!real_sigaction) find("sigaction", &real_sigaction);
+    if (!real_sigaction) (void)started();
     if (real_sigaction) return real_sigaction(number, action, old);
     errno = ENOSYS;
     return -1;

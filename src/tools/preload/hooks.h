@@ -93,6 +93,8 @@ EXPORT void *malloc(size_t size) {
 
 EXPORT void *calloc(size_t n, size_t size) {
     void *ptr;
+    if ((uintptr_t)CALLER() - loader.from < loader.bytes)
+        (void)__atomic_add_fetch(&loader.loads, 1, __ATOMIC_RELAXED);
     if (inside) return real.calloc(n, size);
     inside = 1;
     ptr = real.calloc(n, size);
@@ -113,10 +115,21 @@ static inline void close_block(void *ptr) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
 }
 
+/* Records the free of a block inside this library, if the ledger has the block. */
+static void close_inside(void *ptr) {
+    memlord_block_info info;
+    if (inside != LENT || ptr == origin.deleted) return;
+    inside = 1;
+    if (!memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info))
+        close_block(ptr);
+    inside = LENT;
+}
+
 EXPORT void free(void *ptr) {
     fetch_ahead(ptr);
     if (is_boot(ptr)) return;
     if (inside) {
+        close_inside(ptr);
         real.free(ptr);
         return;
     }
@@ -158,7 +171,11 @@ static void *realloc_moving(void *old, size_t size, void *caller) {
 }
 
 static inline void *realloc_from(void *old, size_t size, void *caller) {
-    if (inside) return is_boot(old) ? copy_boot(old, size) : real.realloc(old, size);
+    if (inside) {
+        if (is_boot(old)) return copy_boot(old, size);
+        if (old) close_inside(old);
+        return real.realloc(old, size);
+    }
     inside = 1;
     if (is_boot(old)) return opened(copy_boot(old, size), size, caller);
     if (!old) return opened(real.realloc(NULL, size), size, caller);

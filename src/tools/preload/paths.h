@@ -163,20 +163,20 @@ static int is_unfinished_report(const char *path) {
     return !strncmp(slash ? slash + 1 : path, start, (size_t)n);
 }
 
+static int (*real_rename)(const char *from, const char *to);
+
 /* Replaces rename of the C library. Notes each report that a ledger of the program writes:
    memlord_save ends by renaming its temporary file. The addition to theirs.count is atomic, so
    that two threads get different places in `files`. The addition orders no other memory access. */
 EXPORT int rename(const char *from, const char *to) {
-    static int (*known)(const char *from, const char *to);
     const int before = errno;
     file_mark file;
     int failed;
-    if (!known) find("rename", &known);
-    if (!known) {
+    if (!real_rename && !(started() && real_rename)) {
         errno = ENOSYS;
         return -1;
     }
-    failed = known(from, to);
+    failed = real_rename(from, to);
     if (failed || inside || !is_unfinished_report(from)) return failed;
     if (mark_file(to, &file))
         theirs.files[__atomic_fetch_add(&theirs.count, 1, __ATOMIC_RELAXED) % THEIRS_MAX] = file;
