@@ -163,9 +163,9 @@ static void write_late(late_module *slot, const struct link_map *module, unsigne
                                                                   read_late */
 }
 
-/* Returns the function with this index that the module of a caller calls. A function that was found earlier
-   counts only if its module is still loaded. If the loader does not allocate by calloc of this
-   library, `loads` stays 0, and nothing is kept. */
+/* Returns the function with this index that the module of a caller calls. A function that was found
+   earlier counts only if its module is still loaded. If the loader does not allocate by calloc of
+   this library, `loads` stays 0, and nothing is kept. */
 static const void *late_function(const struct link_map *module, const void *caller, int index) {
     const unsigned long loads = __atomic_load_n(&loader.loads, __ATOMIC_RELAXED);
     late_module *slot = &late_modules[((uintptr_t)module >> 4) * 0x9e3779b1u >> 16 & 63];
@@ -219,8 +219,8 @@ static __attribute__((noinline)) void *late_operator(void *const *known, int ind
     return (void *)(uintptr_t)jumper;
 }
 
-/* Calls dlsym for an operator new whose memory is exhausted where scopes cannot be read. That
-   operator throws, or calls the program's new handler. */
+/* Finds an operator new by dlsym, where scopes cannot be read, and malloc has failed. The operator
+   calls the program's new handler, or throws. */
 static void *operator_by_loader(const char *name, void *caller) {
     const int was_inside = inside;
     void *module = NULL, *found = NULL;
