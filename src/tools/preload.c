@@ -239,7 +239,7 @@ static struct {
 static memlord *lord;
 
 /* The memory of the loader, and how often it has called calloc. It does so for each module that it
-   loads. */
+   loads, before the module can be found. */
 static struct {
     uintptr_t from;
     size_t bytes;
@@ -584,7 +584,7 @@ EXPORT memlord_interposer exported = {
 #include "preload/signals.h"
 #include "preload/sandbox.h"
 
-/* Finds the functions that hooks call later. No hook looks for a function after the start. */
+/* Finds the functions that hooks call later. After the start no hook calls the loader for that. */
 static void find_others(void) {
     find("sigaction", &real_sigaction);
     find("rename", &real_rename);

@@ -1,4 +1,4 @@
-/* Errors of calls under the library, and what they leave in errno. Prints what is wrong. Runs with a
+/* Errors of calls under the library, and what they leave in errno. Prints what is wrong. With a
    library, built with -DBEHIND, whose realloc and lstat fail. */
 #define _GNU_SOURCE
 #include <errno.h>

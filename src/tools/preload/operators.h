@@ -163,20 +163,41 @@ static void write_late(late_module *slot, const struct link_map *module, unsigne
                                                                   read_late */
 }
 
-/* Returns the function with this index that a module calls. A function that was found earlier
-   counts only if its module is still loaded. If the loader does not allocate by calloc of this
-   library, `loads` stays 0, and nothing is kept. */
-static const void *late_function(const struct link_map *module, int index) {
+/* Returns the function with this index that the module of a caller calls. A function that was found
+   earlier counts only if its module is still loaded. If the loader does not allocate by calloc of
+   this library, `loads` stays 0, and nothing is kept. */
+static const void *late_function(const struct link_map *module, const void *caller, int index) {
     const unsigned long loads = __atomic_load_n(&loader.loads, __ATOMIC_RELAXED);
     late_module *slot = &late_modules[((uintptr_t)module >> 4) * 0x9e3779b1u >> 16 & 63];
     const void *functions[LATE_NAMES];
     const void *found = loads ? read_late(slot, module, loads, index) : NULL;
     if (found && map_at(found)) return found;
+    if (map_at(caller) != module) return NULL; /* code made at run time, where a module was */
     find_in_scope(module, late_names, LATE_NAMES, functions);
     write_late(slot, module, loads, functions);
     if (functions[INDEX_DEMANGLE])
         __atomic_store_n(&late_demangle, functions[INDEX_DEMANGLE], __ATOMIC_RELAXED);
     return functions[index];
+}
+
+/* Returns the module of a caller. Keeps the last one, because the next call mostly has the same. */
+static const struct link_map *module_of_caller(const void *caller) {
+    static __thread struct {
+        uintptr_t from;
+        size_t bytes;
+        unsigned long loads; /* 0: none is kept */
+        const struct link_map *module;
+    } last __attribute__((tls_model("initial-exec")));
+    const unsigned long loads = __atomic_load_n(&loader.loads, __ATOMIC_RELAXED);
+    mli_dl_found found;
+    if (last.loads && last.loads == loads && (uintptr_t)caller - last.from < last.bytes)
+        return last.module;
+    if (!own_map || mli_dl_find_object((void *)(uintptr_t)caller, &found)) return NULL;
+    if (found.map == own_map) return own_map;
+    last.from = (uintptr_t)found.start;
+    last.bytes = (size_t)((char *)found.end - (char *)found.start);
+    last.loads = loads;
+    return last.module = found.map;
 }
 
 /* Returns the operator that a call by `caller` means, or NULL if it is not known. An operator may
@@ -191,15 +212,15 @@ static __attribute__((noinline)) void *late_operator(void *const *known, int ind
     if (!started()) return NULL;
     found = __atomic_load_n(known, __ATOMIC_RELAXED);
     if (found) return found;
-    module = map_at(caller);
-    if (module && module == own_map) module = map_at(jumper);
+    module = module_of_caller(caller);
+    if (module && module == own_map) module = map_at(caller = jumper);
     if (!module || module == own_map) return NULL;
-    jumper = late_function(module, index);
+    jumper = late_function(module, caller, index);
     return (void *)(uintptr_t)jumper;
 }
 
-/* Calls dlsym for an operator new whose memory is exhausted where scopes cannot be read. That
-   operator throws, or calls the program's new handler. */
+/* Finds an operator new by dlsym, where scopes cannot be read, and malloc has failed. The operator
+   calls the program's new handler, or throws. */
 static void *operator_by_loader(const char *name, void *caller) {
     const int was_inside = inside;
     void *module = NULL, *found = NULL;
