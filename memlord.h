@@ -964,8 +964,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied or
-   moved: it knows its own address. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied,
+   and not moved: it has its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -1096,7 +1096,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
    as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
    it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
-   Cost:   a few shared counters and a lock of the device. */
+   Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -6081,6 +6081,8 @@ typedef struct mli_phys {
                               bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
+    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
+                              ticket_bytes */
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
@@ -9716,8 +9718,7 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag; under
-                                      the lock of the device's row */
+    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
@@ -15556,10 +15557,12 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
    `out` first, and the sum is a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
+#if !defined(MEMLORD_NO_VERIFY)
 /* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
+#endif
 /* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
@@ -15616,15 +15619,19 @@ typedef struct mli_ticket_draw {
     mli_thread *t;        /* the thread of the alloc */
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
-MLI_TABLE(const mli_ticket_draw mli_draw_none)
+/* Begins a call: it draws on no ticket yet, and names none. */
+static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
+    draw->phys = NULL;
+    draw->named = 0;
+}
 
 /* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
    recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread draws
-   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
+   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
@@ -15890,6 +15897,7 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
@@ -15897,6 +15905,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
     return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
 }
+#endif
 static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
@@ -16061,8 +16070,6 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0, NULL, 0};
-
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
@@ -16076,22 +16083,22 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
     draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     draw->t = t;
+    draw->drawn = 0;
     mli_self.draw = draw;
     mli_lock_drop(&draw->phys->lock);
 }
 
-/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. If `account`
-   is not 0, takes only those of the tickets with this account, and leaves it to the caller to take
-   them off what the account holds. Returns how many bytes it took. */
+/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
+   `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
+   take them off what the account holds. Returns how many bytes it took. */
 static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
                                        memlord_account account) {
-    MLI_REQUIRE(mli_lock_held(&draw->phys->lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i, n = mli_draw_count(draw->t, draw->named);
     uint64_t left = draw->bytes - draw->drawn, taken = 0;
     for (i = 0; i < n && left; i++) {
         memlord_ticket ticket;
-        mli_reservation *v =
-            mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -16105,14 +16112,16 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *dra
 }
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
-    uint64_t held;
+    uint64_t held = 0;
     int charged;
-    if (!draw) return mli_account_charge_block(lord, account, bytes, 0);
-    mli_lock_take(&draw->phys->lock);
-    held = mli_draw_take(lord, draw, account);
-    draw->drawn += held;
+    if (draw) {
+        mli_lock_take(&draw->phys->lock);
+        held = mli_draw_take(lord, draw, account);
+        draw->drawn += held;
+        draw->phys->drawn += held;
+    }
     charged = mli_account_charge_block(lord, account, bytes, held);
-    mli_lock_drop(&draw->phys->lock);
+    if (draw) mli_lock_drop(&draw->phys->lock);
     return charged;
 }
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
@@ -16120,6 +16129,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_dr
     mli_lock_take(&draw->phys->lock);
     mli_self.draw = NULL;
     draw->phys->in_flight -= draw->bytes;
+    draw->phys->drawn -= draw->drawn;
     draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
     mli_lock_drop(&draw->phys->lock);
 }
@@ -16135,15 +16145,13 @@ static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
-/* Forgets the calls of the parent's other threads. Such a call may have charged a block whose bytes
-   a ticket held, and not have taken them off the phys yet. */
+/* Forgets the draws of the parent's other threads. */
 static MLI_COLD void mli_limits_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++)
-        mli_phys_storage(lord, i)->in_flight = mli_phys_storage(lord, i)->ticket_bytes = 0;
-    for (i = mli_ticket_count(lord); i; i--) {
-        const mli_reservation *v = mli_ticket_at(lord, i);
-        if (mli_u32_load(&v->handle.generation) & 1) v->phys->ticket_bytes += v->remaining;
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        phys->ticket_bytes -= phys->drawn;
+        phys->in_flight = phys->drawn = 0;
     }
 }
 static MLI_COLD void mli_limits_free(memlord *lord) {
@@ -17365,6 +17373,15 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
+/* Charges the account of a block that is put on the map. If the block replaces another, takes the
+   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
+   that of `e` if there was none. */
+static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+    mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
+    if (old && old != side) mli_side_charge(lord, old, 0, 0);
+    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+}
+
 /* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
    and leaves the shard. If an older block is in that place, it ends, and its account loses its
    bytes first. If the older block was live, its free was never recorded, so its end counts as an
@@ -17373,13 +17390,10 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
-    mli_side_record *side = mli_side_record_of(e->word2), *old;
     mli_entry stale = *e;
     int crowded = 0;
     if (replaces) stale = *probe->entry;
-    old = replaces ? mli_side_record_of(stale.word2) : NULL;
-    if (old) mli_side_charge(lord, old, 0, 0);
-    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
     if (replaces) {
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
@@ -17632,7 +17646,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].attaches = had + 1;
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
-        const memlord_account account = from == dev ? side->account : mli_account_used(lord, t, dev);
+        const memlord_account account =
+            from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
         if (account != side->account) mli_side_charge(lord, side, account, 0);
     }
@@ -18603,7 +18618,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw = mli_draw_none;
+    mli_draw_clear(&call->draw);
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
@@ -18812,8 +18827,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
    is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
    part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
-   memlord_verify finds one change without the other. Lock: the row lock of the device guards its
-   balance and those of its tags. */
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
+   balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -18828,7 +18843,8 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Returns how many bytes the tags of a device have more than the device. */
+/* Returns how many bytes the tags of a device have more than the device. Without the lock a call
+   that is halfway may show as an excess. */
 static uint64_t mli_arena_excess(const mli_device_record *device) {
     const uint64_t arena = mli_u64_load(&device->arena);
     const uint64_t tagged = mli_u64_load(&device->arena_tagged);
@@ -18836,60 +18852,59 @@ static uint64_t mli_arena_excess(const mli_device_record *device) {
 }
 
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
-   comes off the bytes of the device that have no tag. All balances change under one lock, so that
-   no call finds an excess that is only another call halfway. */
+   comes off the bytes of the device that have no tag. A call with a tag changes both balances under
+   the lock, so that mli_arena_trim_tag never sees one without the other. Each call compares `arena`
+   and `arena_tagged` after its changes. All these accesses are seq_cst. So of the calls that cause
+   an excess together at least one notices it. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_row *row = c->tag ? mli_row_at(lord, MLI_BOOK_DEVICE, c->dev) : NULL;
     mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had;
-    mli_lock_take(&row->lock);
+    uint64_t had, in, out;
+    if (row) mli_lock_take(&row->lock);
     had = mli_u64_load(&device->arena);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (had < c->out) c->out = had;
-    mli_u64_store(&device->arena, had + c->in - c->out);
-    if (c->tag) {
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (row) {
         mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
         had = mli_u64_load(&tag->arena);
-        c->tag_out = had < c->out ? had : c->out;
-        mli_u64_store(&tag->arena, had + c->in - c->tag_out);
-        mli_u64_store(&device->arena_tagged,
-                      mli_u64_load(&device->arena_tagged) + c->in - c->tag_out);
+        c->tag_out = had < out ? had : out;
+        mli_u64_store(&tag->arena, had + in - c->tag_out);
+        (void)mli_u64_add(&device->arena_tagged, in - c->tag_out);
+        mli_lock_drop(&row->lock);
     }
-    c->over = mli_arena_excess(device) != 0;
-    mli_lock_drop(&row->lock);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Returns the least balance with which a tag has to give up bytes, or 0 if the tags of a device
    have no excess. The tags with larger balances have less than the excess, and together with those
    of this balance they have all of it. *largest gets the row of the tag with the largest balance.
-   Finds the balance digit by digit, so that the cost grows with the number of tags and not with its
-   square. Takes no lock: other calls may change the balances meanwhile. */
+   Finds the result bit by bit, in a walk of the tags for each, so that the cost does not grow with
+   the square of their number. Other calls may change the balances meanwhile. */
 static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *largest) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
-    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
-    const uint64_t all = mli_u64_load(&device->arena_tagged);
-    const uint64_t excess = mli_arena_excess(device);
-    uint64_t left = excess, cut = 0, most = 0, sums[64];
-    unsigned shift = 0, digit;
-    uint32_t i;
+    const uint64_t excess = mli_arena_excess(device), all = mli_u64_load(&device->arena_tagged);
+    uint64_t bit = (uint64_t)1 << 62, cut = 0, most = 0;
     if (!excess) return 0;
-    while (all >> shift > 63) shift += 6;
-    for (;; shift -= 6) {
-        memset(sums, 0, sizeof sums);
-        for (i = 1; i < rows; i++) {
+    for (; bit && most < excess; bit >>= 1) {
+        const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+        uint64_t sum = 0;
+        uint32_t i;
+        for (i = 1; bit <= all && i < rows; i++) {
             const mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
             const uint64_t bytes = tag->dev == dev ? mli_u64_load(&tag->arena) : 0;
-            if (bytes >> shift >> 6 == cut) sums[bytes >> shift & 63] += bytes;
+            if (bytes >= (cut | bit)) sum += bytes;
             if (bytes <= most) continue;
             most = bytes;
             *largest = i;
         }
-        if (most >= excess) return most;
-        for (digit = 63; digit && sums[digit] < left; digit--) left -= sums[digit];
-        cut = cut << 6 | digit;
-        if (!shift) return cut ? cut : 1;
+        if (sum >= excess) cut |= bit;
     }
+    return most < excess ? cut | !cut : most;
 }
 /* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
    that balance is below `least`. If the tag loses bytes, counts an underflow. */
@@ -18906,31 +18921,29 @@ static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t d
     mli_shard_enter_to_count(lord, t);
     mli_lock_take(&row->lock);
     had = mli_u64_load(&tag->arena);
-    if (had >= least) d.out = mli_arena_excess(device);
+    d.out = mli_arena_excess(device);
     if (d.out > had) d.out = had;
     mli_u64_store(&tag->arena, had - d.out);
-    mli_u64_store(&device->arena_tagged, mli_u64_load(&device->arena_tagged) - d.out);
+    (void)mli_u64_add(&device->arena_tagged, 0 - d.out);
     mli_lock_drop(&row->lock);
-    if (d.out) mli_count(lord, t, &d, 1);
+    mli_count(lord, t, &d, 1);
     mli_shard_leave(t);
     if (!d.out) return;
     mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
     (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
 }
 /* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
-   first of all, because the list of mistakes names the first. Tries again if other calls have
-   changed the balances meanwhile. */
+   first of all, because the list of mistakes names the first. Other calls may add to the excess. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
     uint32_t rows, i, largest = 1;
-    uint64_t cut;
+    uint64_t cut, least;
     while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
         rows = mli_row_count(lord, MLI_BOOK_TAG);
         mli_arena_trim_tag(lord, t, dev, largest, cut);
-        for (i = 1; i < rows && mli_arena_excess(device); i++)
-            mli_arena_trim_tag(lord, t, dev, i, cut + 1);
-        for (i = 1; i < rows && mli_arena_excess(device); i++)
-            mli_arena_trim_tag(lord, t, dev, i, cut);
+        for (least = cut + 1; least >= cut; least--)
+            for (i = 1; i < rows && mli_arena_excess(device); i++)
+                mli_arena_trim_tag(lord, t, dev, i, least);
     }
 }
 
@@ -19066,11 +19079,12 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 /* Returns the number that a token has of its ledger and of its own place. A copy of the token is in
    another place, and so does not have the number of its own. */
 static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token *token) {
-    return lord->generation ^ mli_hash((uintptr_t)token);
+    return lord->generation + (uintptr_t)token;
 }
 
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
+   word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
    with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
@@ -19140,7 +19154,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
     mli_site_given(site);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -19296,7 +19310,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
     stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
@@ -19711,7 +19725,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)

@@ -311,6 +311,7 @@ static void reserve(memlord *lord) {
       mli_phys_storage(lord, 0), NULL)) \
     X(1, mli_ticket_move, mli_rank_held(MLI_RANK_PHYS), mli_ticket_move(lord, NULL, NULL, 0)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
+    X(1, mli_draw_take, mli_rank_held(MLI_RANK_PHYS), (void)mli_draw_take(lord, NULL, 0)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
       || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \
       NULL)) \
@@ -323,7 +324,6 @@ static void reserve(memlord *lord) {
     X(1, mli_page_exchange, mli_lock_held(&lord->neighbours->lock), mli_page_exchange(lord, \
       NULL)) \
     X(1, mli_arena_balance, mli_is_inside(), mli_arena_balance(lord, NULL)) \
-    X(1, mli_arena_excess, mli_is_inside(), (void)mli_arena_excess(lord, 0, NULL)) \
     X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \
     X(1, mli_rows_cached, !(special & ~(uint32_t)MLI_SPECIAL_SERVED), \
       (void)mli_rows_cached(lord, t, UINT32_MAX, cpu(), 0, NULL, NULL)) \

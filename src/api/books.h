@@ -64,8 +64,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied or
-   moved: it knows its own address. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied,
+   and not moved: it has its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -196,7 +196,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
    as a block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then
    it has a site and a stack.
    Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
-   Cost:   a few shared counters and a lock of the device. */
+   Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)

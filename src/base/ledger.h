@@ -113,6 +113,8 @@ typedef struct mli_phys {
                               bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
+    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
+                              ticket_bytes */
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */

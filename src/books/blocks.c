@@ -268,6 +268,15 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
+/* Charges the account of a block that is put on the map. If the block replaces another, takes the
+   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
+   that of `e` if there was none. */
+static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+    mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
+    if (old && old != side) mli_side_charge(lord, old, 0, 0);
+    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+}
+
 /* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
    and leaves the shard. If an older block is in that place, it ends, and its account loses its
    bytes first. If the older block was live, its free was never recorded, so its end counts as an
@@ -276,13 +285,10 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
-    mli_side_record *side = mli_side_record_of(e->word2), *old;
     mli_entry stale = *e;
     int crowded = 0;
     if (replaces) stale = *probe->entry;
-    old = replaces ? mli_side_record_of(stale.word2) : NULL;
-    if (old) mli_side_charge(lord, old, 0, 0);
-    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
     if (replaces) {
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
@@ -535,7 +541,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].attaches = had + 1;
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
-        const memlord_account account = from == dev ? side->account : mli_account_used(lord, t, dev);
+        const memlord_account account =
+            from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
         if (account != side->account) mli_side_charge(lord, side, account, 0);
     }

@@ -141,8 +141,7 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag; under
-                                      the lock of the device's row */
+    mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */

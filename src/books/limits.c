@@ -257,6 +257,7 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
@@ -264,6 +265,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
     return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
 }
+#endif
 static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
@@ -428,8 +430,6 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0, NULL, 0};
-
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
@@ -443,22 +443,22 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
     draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     draw->t = t;
+    draw->drawn = 0;
     mli_self.draw = draw;
     mli_lock_drop(&draw->phys->lock);
 }
 
-/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. If `account`
-   is not 0, takes only those of the tickets with this account, and leaves it to the caller to take
-   them off what the account holds. Returns how many bytes it took. */
+/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
+   `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
+   take them off what the account holds. Returns how many bytes it took. */
 static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
                                        memlord_account account) {
-    MLI_REQUIRE(mli_lock_held(&draw->phys->lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i, n = mli_draw_count(draw->t, draw->named);
     uint64_t left = draw->bytes - draw->drawn, taken = 0;
     for (i = 0; i < n && left; i++) {
         memlord_ticket ticket;
-        mli_reservation *v =
-            mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -472,14 +472,16 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *dra
 }
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
-    uint64_t held;
+    uint64_t held = 0;
     int charged;
-    if (!draw) return mli_account_charge_block(lord, account, bytes, 0);
-    mli_lock_take(&draw->phys->lock);
-    held = mli_draw_take(lord, draw, account);
-    draw->drawn += held;
+    if (draw) {
+        mli_lock_take(&draw->phys->lock);
+        held = mli_draw_take(lord, draw, account);
+        draw->drawn += held;
+        draw->phys->drawn += held;
+    }
     charged = mli_account_charge_block(lord, account, bytes, held);
-    mli_lock_drop(&draw->phys->lock);
+    if (draw) mli_lock_drop(&draw->phys->lock);
     return charged;
 }
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
@@ -487,6 +489,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_dr
     mli_lock_take(&draw->phys->lock);
     mli_self.draw = NULL;
     draw->phys->in_flight -= draw->bytes;
+    draw->phys->drawn -= draw->drawn;
     draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
     mli_lock_drop(&draw->phys->lock);
 }
@@ -502,15 +505,13 @@ static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
-/* Forgets the calls of the parent's other threads. Such a call may have charged a block whose bytes
-   a ticket held, and not have taken them off the phys yet. */
+/* Forgets the draws of the parent's other threads. */
 static MLI_COLD void mli_limits_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++)
-        mli_phys_storage(lord, i)->in_flight = mli_phys_storage(lord, i)->ticket_bytes = 0;
-    for (i = mli_ticket_count(lord); i; i--) {
-        const mli_reservation *v = mli_ticket_at(lord, i);
-        if (mli_u32_load(&v->handle.generation) & 1) v->phys->ticket_bytes += v->remaining;
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        phys->ticket_bytes -= phys->drawn;
+        phys->in_flight = phys->drawn = 0;
     }
 }
 static MLI_COLD void mli_limits_free(memlord *lord) {

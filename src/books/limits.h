@@ -97,10 +97,12 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
    `out` first, and the sum is a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
+#if !defined(MEMLORD_NO_VERIFY)
 /* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
+#endif
 /* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
@@ -157,15 +159,19 @@ typedef struct mli_ticket_draw {
     mli_thread *t;        /* the thread of the alloc */
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
-MLI_TABLE(const mli_ticket_draw mli_draw_none)
+/* Begins a call: it draws on no ticket yet, and names none. */
+static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
+    draw->phys = NULL;
+    draw->named = 0;
+}
 
 /* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
    recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread draws
-   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
+   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the

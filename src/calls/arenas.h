@@ -5,8 +5,8 @@
    calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
    is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
    part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
-   memlord_verify finds one change without the other. Lock: the row lock of the device guards its
-   balance and those of its tags. */
+   memlord_verify finds one change without the other. Lock: the row lock of the device guards the
+   balances of its tags. */
 #ifndef MLI_CALLS_ARENAS_H
 #define MLI_CALLS_ARENAS_H
 #include "api/api.h"

@@ -37,7 +37,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw = mli_draw_none;
+    mli_draw_clear(&call->draw);
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
