@@ -201,9 +201,7 @@ nvcc=$home/bin/nvcc
 if [ -n "$toolkit" ] && [ -x "$nvcc" ]; then
     check "nvcc compiles and links a .cu with both headers, without a warning in C++20" \
         "for std in 17 20; do
-             $nvcc -std=c++\$std -Werror all-warnings -I. -x cu tests/matrix/cuda_use.c $both -o $out/nvcc -Xlinker -lpthread \
-                 -DUSE_MAIN;
-             $out/nvcc;
+             $nvcc -std=c++\$std -Werror all-warnings -I. -x cu tests/matrix/cuda_use.c $both -o $out/nvcc -DUSE_MAIN; $out/nvcc;
          done"
     check "nvcc with the per-thread default stream, and the shim" \
         "$nvcc -std=c++17 -I. --default-stream per-thread -x cu -c tests/matrix/cuda_shim.c -o $out/nvcc_shim.o;

@@ -41,14 +41,9 @@ static int with_commas(void) {
 
 #ifdef __cplusplus
 template <class T> struct buffer {
-    T *p;
-    explicit buffer(size_t n) : p(nullptr) {
-        MEMLORD_TAG(memlord_global(), "buffer") { (void)cudaMalloc(&p, n * sizeof(T)); }
-    }
-    ~buffer() {
-        MEMLORD_SCOPED(memlord_global(), "end");
-        (void)cudaFree(p);
-    }
+    T *p = nullptr;
+    explicit buffer(size_t n) { MEMLORD_TAG(memlord_global(), "t") (void)cudaMalloc(&p, n * sizeof(T)); }
+    ~buffer() { MEMLORD_SCOPED(memlord_global(), "end"); (void)cudaFree(p); }
 };
 static int in_a_template() {
     buffer<double> numbers(100);
