@@ -332,7 +332,6 @@ static void a_directory_that_cannot_be_written_is_refused(void **state) {
         assert_int_equal(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_TEXT, in_folder(none[i])),
                          MEMLORD_E_IO);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 2);
-    assert_non_null(strstr(t->log.text, "/missing: "));
     assert_non_null(strstr(t->log.text, ": there is no such directory"));
     assert_int_equal(unlink(in_folder("plain")), 0);
     memlord_destroy(t->lord);

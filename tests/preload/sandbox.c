@@ -4,10 +4,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,13 +16,11 @@
 
 static void *kept[1000];
 static void *churn(void *times) {
-    long i, k;
-    for (k = 0; k < (long)times; k++) {
-        for (i = 0; i < 1000; i++) {
-            free(__atomic_exchange_n(&kept[i], NULL, __ATOMIC_ACQ_REL));
-            free(__atomic_exchange_n(&kept[i], malloc((size_t)(i * 10 + k * 100 + 1)),
-                                     __ATOMIC_ACQ_REL));
-        }
+    long i;
+    for (i = 0; i < 1000 * (long)times; i++) {
+        free(__atomic_exchange_n(&kept[i % 1000], NULL, __ATOMIC_ACQ_REL));
+        free(__atomic_exchange_n(&kept[i % 1000], malloc((size_t)(i % 1000 * 10 + i / 10 + 1)),
+                                 __ATOMIC_ACQ_REL));
     }
     return NULL;
 }
