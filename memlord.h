@@ -15016,6 +15016,7 @@ typedef struct mli_fence_record {
                              about to; NULL if no thread does */
     uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
                              waits for the fence */
+    uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
@@ -15055,7 +15056,8 @@ MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
 /* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
    each queue the fences that no thread has asked yet come first, because the first call of a `done`
    may record an event of the device. Then comes the first fence of the queue, unless this poll
-   (`round` is its number) has asked that fence already. */
+   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
+   the poll began, so that a `drop` that defers another free does not make the poll endless. */
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
 /* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
@@ -15270,6 +15272,7 @@ MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
     if (!q) q = *place = mli_queue_add(lord, f);
     f->queue = q;
+    f->since = mli_u64_load(&lord->fences->serial);
     f->next = NULL;
     f->previous = q->last;
     if (q->last)
@@ -15317,10 +15320,10 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
     mli_queue **ring = mli_queue_ring(lord, dev), *q;
     while ((q = *ring) != NULL && q->passed < round) {
         mli_fence_record *f = q->unasked;
-        if (!f || f->asker) {
+        if (!f || f->asker || f->since >= round) {
             q->passed = round;
             *ring = q->next[MLI_RING_POLL];
-            f = q->round < round ? q->first : NULL;
+            f = q->round < round && q->first->since < round ? q->first : NULL;
         }
         if (f == q->first) q->round = round;
         if (f && !f->asker) return mli_fence_claim(f);

@@ -226,6 +226,30 @@ static void a_fence_without_a_drop_is_legal(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 100);
 }
 
+/* Defers the free of another block, with a fence that is done and whose drop does the same. */
+static void defer_again(fake *f) {
+    const uint64_t key = 0x1000 * (fakes_used + 1);
+    fake *next = fake_new(1);
+    next->in_drop = defer_again;
+    next->lord = f->lord;
+    assert_ok(memlord_alloc(f->lord, cuda(0), key, 100, NULL));
+    assert_ok(defer(f->lord, cuda(0), key, next, 1));
+}
+static void a_drop_that_defers_another_free_is_no_endless_retire(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 100, 1);
+    const int before = drops;
+    f->answer = 1;
+    f->in_drop = defer_again;
+    f->lord = lord;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(drops - before, 1);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(drops - before, 2);
+    fakes[fakes_used - 1].in_drop = NULL;
+}
+
 static void the_index_of_a_deferred_free_is_ignored(void **state) {
     memlord *lord = test_lord(state);
     fake *f = fake_new(0);
@@ -2725,6 +2749,7 @@ int main(void) {
         TEST(done_is_called_once_by_the_free_on_its_thread),
         TEST(a_fence_done_at_once_is_credited_at_once),
         TEST(a_fence_without_a_drop_is_legal),
+        TEST(a_drop_that_defers_another_free_is_no_endless_retire),
         TEST(the_index_of_a_deferred_free_is_ignored),
         TEST(a_block_of_0_bytes_can_be_pending),
         TEST(free_done_ends_a_pending_block),

@@ -301,8 +301,8 @@ static void reserve(memlord *lord) {
       1)) \
     X(1, mli_route_of, !mli_is_inside(), enter(lord, t); (void)mli_route_of(lord, 0, 0)) \
     X(1, mli_move_count, !mli_is_inside(), enter(lord, t); mli_move_count(lord, 0, 0, 0)) \
-    X(1, mli_phys_used, mli_lock_held(&phys->lock), (void)mli_phys_used(lord, \
-      mli_phys_storage(lord, 0), NULL)) \
+    X(1, mli_phys_grown, mli_lock_held(&phys->lock), (void)mli_phys_grown(lord, \
+      mli_phys_storage(lord, 0), 0, NULL, NULL)) \
     X(1, mli_phys_available, mli_lock_held(&phys->lock), (void)mli_phys_available(lord, \
       mli_phys_storage(lord, 0), NULL)) \
     X(1, mli_phys_try_reserve, mli_lock_held(&phys->lock), (void)mli_phys_try_reserve(lord, \

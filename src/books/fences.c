@@ -167,6 +167,7 @@ MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
     if (!q) q = *place = mli_queue_add(lord, f);
     f->queue = q;
+    f->since = mli_u64_load(&lord->fences->serial);
     f->next = NULL;
     f->previous = q->last;
     if (q->last)
@@ -214,10 +215,10 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
     mli_queue **ring = mli_queue_ring(lord, dev), *q;
     while ((q = *ring) != NULL && q->passed < round) {
         mli_fence_record *f = q->unasked;
-        if (!f || f->asker) {
+        if (!f || f->asker || f->since >= round) {
             q->passed = round;
             *ring = q->next[MLI_RING_POLL];
-            f = q->round < round ? q->first : NULL;
+            f = q->round < round && q->first->since < round ? q->first : NULL;
         }
         if (f == q->first) q->round = round;
         if (f && !f->asker) return mli_fence_claim(f);

@@ -68,6 +68,7 @@ typedef struct mli_fence_record {
                              about to; NULL if no thread does */
     uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
                              waits for the fence */
+    uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
@@ -107,7 +108,8 @@ MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
 /* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
    each queue the fences that no thread has asked yet come first, because the first call of a `done`
    may record an event of the device. Then comes the first fence of the queue, unless this poll
-   (`round` is its number) has asked that fence already. */
+   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
+   the poll began, so that a `drop` that defers another free does not make the poll endless. */
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
 /* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
