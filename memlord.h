@@ -746,8 +746,8 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
-           or if tickets are open on the physical device that `device` is on now. */
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices
+           are in the memory of `device`, or if tickets are open on its physical device. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
@@ -1756,9 +1756,9 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level, bands and reports share one
    figure for the bytes in use: `used` of the latest sample, plus what the ledger recorded since,
    less what was freed since, on all devices of the physical device. So one thread that asks before
-   each alloc never gets more than was free at the sample. Mapped files do not count, because they are page
-   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   each alloc never gets more than was free at the sample. Mapped files do not count, because they
+   are page cache. A device with a pool counts by its live bytes or by what the pool holds,
+   whichever is more. A free on the cpu takes nothing off until the next sample, because the allocator below may
    keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
    or take a counter_batch for each thread. The figure is never below what the ledger's own devices
    hold. (For the bands of the cpu it may be: memory that was never touched is not in use.)
@@ -7507,7 +7507,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */
-MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
+MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size);
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
    the orphan lock, which mli_busy_begin drops. */
@@ -7799,7 +7799,7 @@ static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     return best;
 }
 
-MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
+MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     mli_piece *fit;
     mli_lock_take(&lord->memory.lock);
@@ -15512,8 +15512,8 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 /* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
    sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
    in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part);
+MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                             uint64_t *held, uint64_t *part);
 /* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
@@ -15721,7 +15721,7 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
    sample, plus the bytes allocated since. The second is the highest published bytes since the
    sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
    function uses the bytes of the pool instead of these bounds. */
-static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
     const mli_thread *t = mli_thread_first(lord);
@@ -15747,8 +15747,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     return bound > mark->held ? bound : mark->held;
 }
 
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part) {
+MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                             uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
@@ -20922,7 +20922,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
 /* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The results do not depend on the thread, so any thread can then
    enter the context. With `enter` 1 it adds the thread's levels. */
-static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+static MLI_COLD void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
     uint32_t i;
@@ -28292,7 +28292,7 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
 
 /* Adds a live block to all lists of a report, so that one walk fills them. These are the largest
    blocks, the sizes, the streams, the leaks, and the live bytes of each scope. */
-static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
+static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;

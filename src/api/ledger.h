@@ -106,8 +106,8 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
-           or if tickets are open on the physical device that `device` is on now. */
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices
+           are in the memory of `device`, or if tickets are open on its physical device. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)

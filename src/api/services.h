@@ -21,9 +21,9 @@
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level, bands and reports share one
    figure for the bytes in use: `used` of the latest sample, plus what the ledger recorded since,
    less what was freed since, on all devices of the physical device. So one thread that asks before
-   each alloc never gets more than was free at the sample. Mapped files do not count, because they are page
-   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
-   more. A free on the cpu takes nothing off until the next sample, because the allocator below may
+   each alloc never gets more than was free at the sample. Mapped files do not count, because they
+   are page cache. A device with a pool counts by its live bytes or by what the pool holds,
+   whichever is more. A free on the cpu takes nothing off until the next sample, because the allocator below may
    keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
    or take a counter_batch for each thread. The figure is never below what the ledger's own devices
    hold. (For the bands of the cpu it may be: memory that was never touched is not in use.)

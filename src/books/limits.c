@@ -77,7 +77,7 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
    sample, plus the bytes allocated since. The second is the highest published bytes since the
    sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
    function uses the bytes of the pool instead of these bounds. */
-static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
     const mli_thread *t = mli_thread_first(lord);
@@ -103,8 +103,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     return bound > mark->held ? bound : mark->held;
 }
 
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part) {
+MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                             uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;

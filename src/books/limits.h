@@ -49,8 +49,8 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 /* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
    sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
    in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
-MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                    uint64_t *held, uint64_t *part);
+MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                             uint64_t *held, uint64_t *part);
 /* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 

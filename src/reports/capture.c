@@ -131,7 +131,7 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
 
 /* Adds a live block to all lists of a report, so that one walk fills them. These are the largest
    blocks, the sizes, the streams, the leaks, and the live bytes of each scope. */
-static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
+static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;

@@ -313,7 +313,7 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
 /* Changes the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
    the thread's levels from them. The results do not depend on the thread, so any thread can then
    enter the context. With `enter` 1 it adds the thread's levels. */
-static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+static MLI_COLD void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
     uint32_t i;

@@ -59,9 +59,10 @@ static __attribute__((noinline, cold)) void count_failed(size_t size, void *call
     errno = error;
 }
 
-/* Records a block that a real function returned, or that it found no memory, and ends the call. Requires: `inside` is set. The
-   caller sets it before the call of the real function, because an allocator may call itself (calloc
-   may call malloc), and the handler of a signal that interrupts the allocator may exit. */
+/* Records a block that a real function returned, or that it found no memory, and ends the call.
+   Requires: `inside` is set. The caller sets it before the call of the real function, because an
+   allocator may call itself (calloc may call malloc), and the handler of a signal that interrupts
+   the allocator may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
     if (origin.caller) {
         caller = origin.caller;
