@@ -9727,7 +9727,8 @@ typedef struct mli_device_record {
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
-    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues (books/fences); the
+                                    ring begins with those that no poll has passed */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -14966,7 +14967,9 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
-    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due` */
+    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due`, but
+                                                   for those whose first fence has an asker */
+    uint32_t levels;  /* a bit for each level that has queues in `resting` */
     uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
@@ -14985,7 +14988,8 @@ typedef struct mli_pending_queues {
    frees. */
 typedef struct mli_queue {
     struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
-                                                MLI_RING_REST; next[0] also links spare queues */
+                                                MLI_RING_REST, where NULL means that it is not in
+                                                the ring; next[0] also links spare queues */
     struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
@@ -15038,8 +15042,10 @@ MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
    memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Clears a record, and gives it back for another fence. */
+/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
+   requires it. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
@@ -15052,7 +15058,7 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
 /* Makes this thread the asker of a fence, and returns the fence. */
-MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
+MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f);
 /* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
    each queue the fences that no thread has asked yet come first, because the first call of a `done`
    may record an event of the device. Then comes the first fence of the queue, unless this poll
@@ -15062,15 +15068,14 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
 
 /* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
    level on its device type or after MLI_REST_NS, whichever comes first. */
-MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
-                                             uint64_t now);
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
    that no thread has asked this fence. */
-MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
    an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
@@ -15156,15 +15161,19 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
     f->fence = *fence;
     return f;
 }
-MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
-    mli_fences_enter(lord);
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     f->sibling = NULL;
     f->serial = 0;
     f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;
+}
+MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    mli_fences_enter(lord);
+    mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
 }
 
@@ -15186,14 +15195,14 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
 enum { MLI_RING_POLL, MLI_RING_REST }; /* the queues of a device, and those of a type and level */
 
 /* Appends a queue to a ring, of which *first is the first queue. */
-static MLI_COLD void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
+static void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
     mli_queue *next = *first ? *first : q, *last = *first ? next->previous[ring] : q;
     q->next[ring] = next;
     q->previous[ring] = last;
     next->previous[ring] = last->next[ring] = q;
     *first = next;
 }
-static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
+static void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
     q->next[ring]->previous[ring] = q->previous[ring];
     q->previous[ring]->next[ring] = q->next[ring];
     if (*first == q) *first = q->next[ring] == q ? NULL : q->next[ring];
@@ -15202,10 +15211,10 @@ static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) 
 /* Returns the place of a queue in the tree of its device, which has NULL if there is no such queue.
    The bits of the id's hash choose the way down from the root, and a queue stands at the first
    vacant place on its way. No two ids have the same hash, so a way has at most 65 places. */
-static MLI_COLD mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
+static mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue **at = &mli_device_record_at(lord, dev)->queues[0];
-    uint64_t bits = mli_mixed(id);
+    uint64_t bits = mli_hash(id);
     for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
     return at;
 }
@@ -15214,7 +15223,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) 
 }
 /* Removes a queue from the tree of its device. A queue without subtrees takes its place: the ways
    of all queues below a place go through it. */
-static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
+static void mli_queue_uproot(memlord *lord, mli_queue *q) {
     mli_queue **at = mli_queue_place(lord, q->dev, q->id), **end = at, *last;
     while ((*end)->below[0] || (*end)->below[1]) end = &(*end)->below[!(*end)->below[0]];
     last = *end;
@@ -15224,20 +15233,23 @@ static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
     *at = last;
 }
 
-/* Returns the ring of the queues of a device, which begins with those that no poll has passed. */
-static mli_queue **mli_queue_ring(memlord *lord, uint32_t dev) {
-    return &mli_device_record_at(lord, dev)->queues[1];
-}
 /* Puts a queue first in its device's ring, because no thread has asked its first fence. */
-static MLI_COLD void mli_queue_poll_first(memlord *lord, mli_queue *q) {
-    mli_queue **ring = mli_queue_ring(lord, q->dev);
+static void mli_queue_poll_first(memlord *lord, mli_queue *q) {
+    mli_queue **ring = &mli_device_record_at(lord, q->dev)->queues[1];
     q->round = q->passed = 0;
     mli_ring_add(ring, q, MLI_RING_POLL);
     *ring = q;
 }
 
+/* Takes a queue out of its ring in mli_pending_queues.resting. */
+static void mli_queue_wake(memlord *lord, mli_queue *q) {
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->next[MLI_RING_REST] = NULL;
+    if (!p->resting[q->level]) p->levels ^= 1u << q->level;
+}
 /* Makes the queue of a fence, in the memory of a spare queue. The caller puts it into the tree. */
-static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
@@ -15248,26 +15260,25 @@ static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *
     q->dev = f->dev;
     q->due = mli_u32_load(&p->calls);
     mli_queue_poll_first(lord, q);
-    mli_ring_add(&p->resting[0], q, MLI_RING_REST);
     p->queues++;
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
-                                             uint64_t now) {
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
-    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    if (q->next[MLI_RING_REST]) mli_queue_wake(lord, q);
     q->level = level < MLI_REST_LEVELS ? level : MLI_REST_LEVELS - 1;
     q->due = mli_u32_load(&p->calls) + (level ? 1u << q->level : 0);
     q->late = level ? now + MLI_REST_NS : 0;
     mli_ring_add(&p->resting[q->level], q, MLI_RING_REST);
+    p->levels |= 1u << q->level;
     if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
     if (!q) q = *place = mli_queue_add(lord, f);
@@ -15283,7 +15294,7 @@ MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
@@ -15295,29 +15306,31 @@ MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    mli_ring_remove(mli_queue_ring(lord, q->dev), q, MLI_RING_POLL);
+    if (q->next[MLI_RING_REST]) mli_queue_wake(lord, q);
+    mli_ring_remove(&mli_device_record_at(lord, q->dev)->queues[1], q, MLI_RING_POLL);
     if (q->first) { /* no thread has asked the new first fence since it became the first */
         mli_queue_poll_first(lord, q);
-        mli_queue_back_off(lord, q, 0, 0);
+        q->level = 0;
+        if (!q->first->asker) mli_queue_back_off(lord, q, 0, 0);
         return;
     }
     mli_queue_uproot(lord, q);
-    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
     q->next[0] = state->spare_queues;
     state->spare_queues = q;
     if (!--p->queues)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
 
-MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
+    if (!f->previous && f->queue->next[MLI_RING_REST]) mli_queue_wake(lord, f->queue);
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue **ring = mli_queue_ring(lord, dev), *q;
+    mli_queue **ring = &mli_device_record_at(lord, dev)->queues[1], *q;
     while ((q = *ring) != NULL && q->passed < round) {
         mli_fence_record *f = q->unasked;
         if (!f || f->asker || f->since >= round) {
@@ -15326,7 +15339,7 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
             f = q->round < round && q->first->since < round ? q->first : NULL;
         }
         if (f == q->first) q->round = round;
-        if (f && !f->asker) return mli_fence_claim(f);
+        if (f && !f->asker) return mli_fence_claim(lord, f);
     }
     return NULL;
 }
@@ -15415,7 +15428,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
-                                                                    function of a fence, drops them */
+                                                                    function of a fence, drops it */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15446,7 +15459,10 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
     while ((f = mli_fence_next(lord, f)) != NULL) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
         f->asker = NULL;
-        if (!f->detached && f->serial) continue;
+        if (!f->detached && f->serial) {
+            if (!f->previous) mli_queue_back_off(lord, f->queue, 0, 0);
+            continue;
+        }
         mli_queue_remove(lord, f);
         mli_drops_put(lord, f);
     }
@@ -18392,8 +18408,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
+    if (mine) mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
-    if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
     if (!last) return 0;
     if (mli_debug_on(lord))
@@ -18445,21 +18461,23 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
+    const uint32_t devices = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
-    for (dev = 1; dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++)
-        while (mli_selects(sel, mli_device_record_at(lord, dev)->device) &&
-               (f = mli_poll_next(lord, dev, round)) != NULL) {
+    for (dev = 1; dev < devices; dev++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, dev)->device)) continue;
+        while ((f = mli_poll_next(lord, dev, round)) != NULL) {
             mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_fences_enter(lord);
         }
+    }
     mli_fences_leave(lord);
-    mli_fences_drain(lord);
+    if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
     return credited;
 }
 
@@ -18471,13 +18489,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *found = NULL;
-    int level;
-    for (level = 0; level < MLI_REST_LEVELS; level++) {
-        const mli_queue *first = p->resting[level];
-        mli_queue *q = p->resting[level];
-        while (q && q->first->asker) /* passes the queues that other threads are asking */
-            q = q->next[MLI_RING_REST] == first ? NULL : q->next[MLI_RING_REST];
-        if (!q) continue;
+    uint32_t levels = p->levels;
+    for (; levels; levels &= levels - 1) {
+        mli_queue *q = p->resting[mli_lowest_bit(levels)];
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
         if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
@@ -18511,7 +18525,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     while (q && !q->first->asker && most--) {
         uint32_t dev = q->dev;
         uint64_t id = q->id;
-        mli_fence_record *f = mli_fence_claim(q->first);
+        mli_fence_record *f = mli_fence_claim(lord, q->first);
         int answer;
         mli_fences_leave(lord);
         answer = mli_fence_ask(lord, f);

@@ -262,6 +262,7 @@ static void reserve(memlord *lord) {
       mli_event_record_other(lord, 0, 0, 0, 0)) \
     X(1, mli_event_to_public, mli_none_held(), hold(MLI_RANK_COLD); mli_event_to_public(NULL, \
       NULL, NULL)) \
+    X(1, mli_fence_free_locked, mli_lock_held(&state->lock), mli_fence_free_locked(lord, NULL)) \
     X(1, mli_drops_put, mli_lock_held(&state->lock), mli_drops_put(lord, NULL)) \
     X(1, mli_queue_place, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_place(lord, 0, 0)) \
     X(1, mli_queue_add, mli_lock_held(&state->lock), (void)mli_queue_add(lord, NULL)) \
@@ -269,7 +270,7 @@ static void reserve(memlord *lord) {
       NULL, 0, 0)) \
     X(1, mli_queue_insert, mli_lock_held(&lord->fences->lock), mli_queue_insert(lord, NULL)) \
     X(1, mli_queue_remove, mli_lock_held(&state->lock), mli_queue_remove(lord, NULL)) \
-    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(NULL)) \
+    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(lord, NULL)) \
     X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, 0, 0)) \
     X(1, mli_fence_ask, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_fence_ask(lord, NULL)) \
     X(2, mli_fence_ask, f->asker == &mli_self, mli_fence_record f; f.asker = NULL; \

@@ -150,7 +150,8 @@ typedef struct mli_device_record {
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
-    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues (books/fences); the
+                                    ring begins with those that no poll has passed */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;

@@ -2,7 +2,6 @@
 #include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/memory.h"
-#include "base/numbers.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/counters.h"
@@ -51,15 +50,19 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
     f->fence = *fence;
     return f;
 }
-MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
-    mli_fences_enter(lord);
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     f->sibling = NULL;
     f->serial = 0;
     f->detached = 0;
     f->early_answer = 0;
     f->next = state->unused;
     state->unused = f;
+}
+MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    mli_fences_enter(lord);
+    mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
 }
 
@@ -81,14 +84,14 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
 enum { MLI_RING_POLL, MLI_RING_REST }; /* the queues of a device, and those of a type and level */
 
 /* Appends a queue to a ring, of which *first is the first queue. */
-static MLI_COLD void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
+static void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
     mli_queue *next = *first ? *first : q, *last = *first ? next->previous[ring] : q;
     q->next[ring] = next;
     q->previous[ring] = last;
     next->previous[ring] = last->next[ring] = q;
     *first = next;
 }
-static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
+static void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
     q->next[ring]->previous[ring] = q->previous[ring];
     q->previous[ring]->next[ring] = q->next[ring];
     if (*first == q) *first = q->next[ring] == q ? NULL : q->next[ring];
@@ -97,10 +100,10 @@ static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) 
 /* Returns the place of a queue in the tree of its device, which has NULL if there is no such queue.
    The bits of the id's hash choose the way down from the root, and a queue stands at the first
    vacant place on its way. No two ids have the same hash, so a way has at most 65 places. */
-static MLI_COLD mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
+static mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue **at = &mli_device_record_at(lord, dev)->queues[0];
-    uint64_t bits = mli_mixed(id);
+    uint64_t bits = mli_hash(id);
     for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
     return at;
 }
@@ -109,7 +112,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) 
 }
 /* Removes a queue from the tree of its device. A queue without subtrees takes its place: the ways
    of all queues below a place go through it. */
-static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
+static void mli_queue_uproot(memlord *lord, mli_queue *q) {
     mli_queue **at = mli_queue_place(lord, q->dev, q->id), **end = at, *last;
     while ((*end)->below[0] || (*end)->below[1]) end = &(*end)->below[!(*end)->below[0]];
     last = *end;
@@ -119,20 +122,23 @@ static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
     *at = last;
 }
 
-/* Returns the ring of the queues of a device, which begins with those that no poll has passed. */
-static mli_queue **mli_queue_ring(memlord *lord, uint32_t dev) {
-    return &mli_device_record_at(lord, dev)->queues[1];
-}
 /* Puts a queue first in its device's ring, because no thread has asked its first fence. */
-static MLI_COLD void mli_queue_poll_first(memlord *lord, mli_queue *q) {
-    mli_queue **ring = mli_queue_ring(lord, q->dev);
+static void mli_queue_poll_first(memlord *lord, mli_queue *q) {
+    mli_queue **ring = &mli_device_record_at(lord, q->dev)->queues[1];
     q->round = q->passed = 0;
     mli_ring_add(ring, q, MLI_RING_POLL);
     *ring = q;
 }
 
+/* Takes a queue out of its ring in mli_pending_queues.resting. */
+static void mli_queue_wake(memlord *lord, mli_queue *q) {
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->next[MLI_RING_REST] = NULL;
+    if (!p->resting[q->level]) p->levels ^= 1u << q->level;
+}
 /* Makes the queue of a fence, in the memory of a spare queue. The caller puts it into the tree. */
-static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
@@ -143,26 +149,25 @@ static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *
     q->dev = f->dev;
     q->due = mli_u32_load(&p->calls);
     mli_queue_poll_first(lord, q);
-    mli_ring_add(&p->resting[0], q, MLI_RING_REST);
     p->queues++;
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
-                                             uint64_t now) {
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
-    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    if (q->next[MLI_RING_REST]) mli_queue_wake(lord, q);
     q->level = level < MLI_REST_LEVELS ? level : MLI_REST_LEVELS - 1;
     q->due = mli_u32_load(&p->calls) + (level ? 1u << q->level : 0);
     q->late = level ? now + MLI_REST_NS : 0;
     mli_ring_add(&p->resting[q->level], q, MLI_RING_REST);
+    p->levels |= 1u << q->level;
     if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
     if (!q) q = *place = mli_queue_add(lord, f);
@@ -178,7 +183,7 @@ MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
-MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
@@ -190,29 +195,31 @@ MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    mli_ring_remove(mli_queue_ring(lord, q->dev), q, MLI_RING_POLL);
+    if (q->next[MLI_RING_REST]) mli_queue_wake(lord, q);
+    mli_ring_remove(&mli_device_record_at(lord, q->dev)->queues[1], q, MLI_RING_POLL);
     if (q->first) { /* no thread has asked the new first fence since it became the first */
         mli_queue_poll_first(lord, q);
-        mli_queue_back_off(lord, q, 0, 0);
+        q->level = 0;
+        if (!q->first->asker) mli_queue_back_off(lord, q, 0, 0);
         return;
     }
     mli_queue_uproot(lord, q);
-    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
     q->next[0] = state->spare_queues;
     state->spare_queues = q;
     if (!--p->queues)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
 
-MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
+    if (!f->previous && f->queue->next[MLI_RING_REST]) mli_queue_wake(lord, f->queue);
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue **ring = mli_queue_ring(lord, dev), *q;
+    mli_queue **ring = &mli_device_record_at(lord, dev)->queues[1], *q;
     while ((q = *ring) != NULL && q->passed < round) {
         mli_fence_record *f = q->unasked;
         if (!f || f->asker || f->since >= round) {
@@ -221,7 +228,7 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
             f = q->round < round && q->first->since < round ? q->first : NULL;
         }
         if (f == q->first) q->round = round;
-        if (f && !f->asker) return mli_fence_claim(f);
+        if (f && !f->asker) return mli_fence_claim(lord, f);
     }
     return NULL;
 }
@@ -310,7 +317,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
-                                                                    function of a fence, drops them */
+                                                                    function of a fence, drops it */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -341,7 +348,10 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
     while ((f = mli_fence_next(lord, f)) != NULL) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
         f->asker = NULL;
-        if (!f->detached && f->serial) continue;
+        if (!f->detached && f->serial) {
+            if (!f->previous) mli_queue_back_off(lord, f->queue, 0, 0);
+            continue;
+        }
         mli_queue_remove(lord, f);
         mli_drops_put(lord, f);
     }

@@ -18,7 +18,9 @@
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
-    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due` */
+    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due`, but
+                                                   for those whose first fence has an asker */
+    uint32_t levels;  /* a bit for each level that has queues in `resting` */
     uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
@@ -37,7 +39,8 @@ typedef struct mli_pending_queues {
    frees. */
 typedef struct mli_queue {
     struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
-                                                MLI_RING_REST; next[0] also links spare queues */
+                                                MLI_RING_REST, where NULL means that it is not in
+                                                the ring; next[0] also links spare queues */
     struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
@@ -90,8 +93,10 @@ MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 /* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
    memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Clears a record, and gives it back for another fence. */
+/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
+   requires it. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
@@ -104,7 +109,7 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
 /* Makes this thread the asker of a fence, and returns the fence. */
-MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
+MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f);
 /* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
    each queue the fences that no thread has asked yet come first, because the first call of a `done`
    may record an event of the device. Then comes the first fence of the queue, unless this poll
@@ -114,15 +119,14 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
 
 /* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
    level on its device type or after MLI_REST_NS, whichever comes first. */
-MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
-                                             uint64_t now);
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
    that no thread has asked this fence. */
-MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
    an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose

@@ -101,8 +101,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
+    if (mine) mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
-    if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
     if (!last) return 0;
     if (mli_debug_on(lord))
@@ -154,21 +154,23 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
+    const uint32_t devices = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
-    for (dev = 1; dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++)
-        while (mli_selects(sel, mli_device_record_at(lord, dev)->device) &&
-               (f = mli_poll_next(lord, dev, round)) != NULL) {
+    for (dev = 1; dev < devices; dev++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, dev)->device)) continue;
+        while ((f = mli_poll_next(lord, dev, round)) != NULL) {
             mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_fences_enter(lord);
         }
+    }
     mli_fences_leave(lord);
-    mli_fences_drain(lord);
+    if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
     return credited;
 }
 
@@ -180,13 +182,9 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *found = NULL;
-    int level;
-    for (level = 0; level < MLI_REST_LEVELS; level++) {
-        const mli_queue *first = p->resting[level];
-        mli_queue *q = p->resting[level];
-        while (q && q->first->asker) /* passes the queues that other threads are asking */
-            q = q->next[MLI_RING_REST] == first ? NULL : q->next[MLI_RING_REST];
-        if (!q) continue;
+    uint32_t levels = p->levels;
+    for (; levels; levels &= levels - 1) {
+        mli_queue *q = p->resting[mli_lowest_bit(levels)];
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
         if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
@@ -220,7 +218,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     while (q && !q->first->asker && most--) {
         uint32_t dev = q->dev;
         uint64_t id = q->id;
-        mli_fence_record *f = mli_fence_claim(q->first);
+        mli_fence_record *f = mli_fence_claim(lord, q->first);
         int answer;
         mli_fences_leave(lord);
         answer = mli_fence_ask(lord, f);
