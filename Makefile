@@ -19,6 +19,7 @@ checks := -DMEMLORD_CHECK_LOCKS
 cc.debug := $(CC) -O0 -g3 $(checks)
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(checks)
 cc.modules := $(CC) -O2
+cc.fast := $(CC) -Ofast
 cc.tsan := clang -O1 -g -fsanitize=thread $(checks)
 # The linker takes exit.o, which keeps the counts of a process that ends by _exit. No function is
 # always inlined: gcov would count its branches once for each place that calls it.
@@ -29,6 +30,7 @@ cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
 # has optimised under the sanitizers, and the library for PyTorch as its tests load it.
 quick := -O0
+build/fast/test_%: quick := -O0 -ffast-math
 %/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
@@ -58,6 +60,9 @@ nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(filter-out $(unfit.$(c)),$(suites)))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
+# The suites where MemLord computes with floating point: with traps for its errors, and with -Ofast.
+floats := pools counters text reports formats export samples bands capacity retry
+floating := $(addprefix build/release/traps_test_,$(floats)) $(addprefix build/fast/test_,$(floats))
 unfit.asan := test_cuda_scarce # it replaces dlopen, as the sanitizers do
 unfit.tsan := $(unfit.asan)
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
@@ -95,18 +100,18 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@build/server
 	@echo '== pool: a caching allocator that MemLord tells when it is fragmented, and that compacts'
 	@build/pool
-	@echo '== diff: what grew between two saved profiles, here of sort with a larger buffer'
-	@for size in 1M 4M; do LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=build/sort-$$size.json \
-		sort -S $$size memlord.h >/dev/null; done
-	@build/diff --top 3 --by site build/sort-1M.json build/sort-4M.json
-	@echo '== symbolize: functions, files and lines in a profile that has return addresses'
-	@build/symbolize build/sort-4M.json -o build/sort.json || [ $$? = 1 ]
+	@echo '== symbolize: functions, files and lines in two profiles, here of bands with a larger cache'
+	@for size in 4 8; do LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=build/bands-$$size.json \
+		build/bands $${size}MiB >/dev/null && \
+		{ build/symbolize build/bands-$$size.json -o build/bands-$$size.named.json || [ $$? = 1 ]; } || exit 1; done
+	@echo '== diff: what grew between them'
+	@build/diff --top 3 --by site build/bands-4.named.json build/bands-8.named.json
 	@echo '== cuda_inference: weights, KV cache and workspace on a GPU, over two streams'
 	@build/cuda_inference || [ $$? = 77 ]
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=- \
-		sort -n build/numbers 2>&1 >/dev/null | head -n 18
+		sort -n build/numbers 2>&1 >/dev/null | sed '/^---- in full/,$$d'
 	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
 
 demo-neighbours: build/neighbours ## two processes on one device: one dies of the other's cache, or neither
@@ -142,7 +147,7 @@ modules: ## the modules of src/: lines, lines of the header, what each includes
 # Without config= it must end within ten minutes on two processors: without membarrier(2) only in the
 # first build, and with sanitizers no suite that is the implementation, too. The gates run what starts
 # threads with the thread sanitizer. test-all runs every suite in every build: see tests/parts.mk.
-once = $(filter-out $(if $(config),,$(addprefix build/asan/,$(whole))),$(call programs,$(configs),$(firstword $(configs))))
+once = $(if $(config),,$(floating)) $(filter-out $(if $(config),,$(addprefix build/asan/,$(whole))),$(call programs,$(configs),$(firstword $(configs))))
 whole = portable_test_map $(patsubst tests/%.c,%,$(shell grep -l 'define MEMLORD_IMPLEMENTATION' tests/test_*.c))
 starts_threads = $(basename $(notdir $(shell grep -lE 'pthread_create|"jobs\.h"' tests/test_*.c*)))
 threaded = $(filter-out build/tsan/test_formats $(addprefix build/tsan/,$(whole)),$(addprefix build/tsan/, \
@@ -205,7 +210,7 @@ build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $$(or $$(needs.$(1)),deps-
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
 endef
-$(foreach c,release debug asan tsan coverage $(ports),$(eval $(call product_rules,$(c))))
+$(foreach c,release debug asan tsan coverage fast $(ports),$(eval $(call product_rules,$(c))))
 
 # The modules in place of memlord.h, each an object of its own: the linker finds what is private and
 # used from outside.
@@ -225,7 +230,7 @@ build/$(1)/test_%$(exe.$(1)): tests/test_%.c $$(wildcard tests/*.h) build/$(1)/m
 build/$(1)/test_pool$(exe.$(1)): examples/pool.h
 
 endef
-$(foreach c,release debug asan tsan coverage modules $(ports),$(eval $(call suite_rules,$(c))))
+$(foreach c,release debug asan tsan coverage modules fast $(ports),$(eval $(call suite_rules,$(c))))
 
 define more_suite_rules
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
@@ -242,10 +247,11 @@ build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) 
 	$$(q)$$(cc.$(1)) -std=c++17 $$(warn) -pthread -I. $$(filter %.cpp,$$^) $$(filter %.o,$$^) -o $$@ \
 		-lstdc++ -lcmocka -ldl
 
-build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) \
+build/$(1)/nobarrier_test_% build/$(1)/traps_test_%: tests/test_%.c $$(wildcard tests/*.[ch]) \
 		build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< \
+		tests/$$(firstword $$(subst _, ,$$(@F))).c build/$(1)/memlord.o -o $$@ -lcmocka -ldl -lm
 
 # The map as processors without vectors have it.
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test
@@ -314,7 +320,7 @@ $(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 
 build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 -g $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
 
 build/worker: examples/fleet/worker.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
@@ -437,6 +443,10 @@ deps: $(needs) ## installs all that any target needs; beside it only demo, test 
 look := $(if $(filter demo% test% gates bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
 	@sh tests/deps.sh $* $(look)
+
+# What needs less waits for what needs more: one list, once.
+most := $(if $(filter test gates,$(MAKECMDGOALS)),deps-test,$(if $(filter demo,$(MAKECMDGOALS)),deps-symbols))
+$(filter-out $(most),deps-demo deps-json deps-symbols): | $(most)
 
 clean: ## removes build/
 	rm -rf build

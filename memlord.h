@@ -51,7 +51,7 @@
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
-        memlord_save               a report: "-" is standard output, "x.html" a page
+        memlord_save               a report as TEXT, HTML or another format; "-" is standard output
 
     All groups, in the order of the API:
 
@@ -497,8 +497,8 @@
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
     tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
     work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
-    first meets storages of another thread.
+    threads, blocks or queues of fences, except when a table grows (one of 1024 shards at a time) or
+    when a thread first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -512,7 +512,7 @@
     adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
     tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 112 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
     it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
     off, and a time stamp and 40 bytes when on.
@@ -547,6 +547,15 @@
 #define MLI_INLINE static inline __attribute__((unused))
 #else
 #define MLI_INLINE static inline
+#endif
+
+/* An inline function of the API. In C++ a module can export it; a library never does. */
+#if !defined(__cplusplus) || defined(MEMLORD_DISABLE) || defined(MEMLORD_STATIC)
+#define MLI_API_INLINE MLI_INLINE
+#elif defined(__ELF__)
+#define MLI_API_INLINE inline __attribute__((visibility("hidden")))
+#else
+#define MLI_API_INLINE inline
 #endif
 
 #ifndef MEMLORD_THREAD_LOCAL
@@ -694,22 +703,22 @@ typedef struct memlord_device {
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
-MLI_INLINE memlord_device memlord_device_make(int type, int index) {
+MLI_API_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
 /* Makes the device of the host's memory. */
-MLI_INLINE memlord_device memlord_device_cpu(void) {
+MLI_API_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
 /* Makes the device of the GPU that has this index in the CUDA runtime. */
-MLI_INLINE memlord_device memlord_device_cuda(int index) {
+MLI_API_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
 /* Makes the selector of every device. */
-MLI_INLINE memlord_device memlord_device_all(void) {
+MLI_API_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
@@ -727,7 +736,7 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
-   NULL removes it.
+   NULL removes it. Each different name is kept until memlord_destroy.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
@@ -737,7 +746,7 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of a third device, if other devices are in the memory of `device`,
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
            or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
@@ -846,10 +855,10 @@ typedef struct memlord_desc {
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
-           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
-           NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, flags has an
+           unknown bit, poll_ms or snapshot_ms is 1 to 9, event_capacity is over 2^26, or
+           stack_depth is over 128. The logger of `desc` gets a message that says which, unless
+           `out` is NULL. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -955,7 +964,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied,
+   and not moved: it has its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -975,7 +985,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
    failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE if the token was used already, or came from another ledger or from
+   Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -996,8 +1006,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free.
-   Errors: E_STATE if the token was used already or came from another ledger, or if
+   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1096,7 +1106,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
    come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
    bytes. If all tags together then have more arena bytes than the device, the largest tags give up
    the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
-   Errors: E_INVALID for more than 2^48 bytes in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call.
+   Cost:   that of memlord_arena_add; if tags give up bytes, also some walks of the tags. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1453,7 +1464,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
-   0 to 1, or NaN when nothing was counted. */
+   0 to 1, or -1 when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -1463,7 +1474,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
    oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
-   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   and arena bytes. The result is -1 when nothing was counted, and for any other name. With
    MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
@@ -1472,7 +1483,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
+   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
+         sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to
@@ -1601,7 +1613,7 @@ enum {
     MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or scope with none to end in this
                                                context */
     MEMLORD_ANOMALY_DROPPED = 7,            /* no room to record an alloc: give the ledger's
-                                               allocator more, or raise " "MEMLORD_MAX_DEVICES */
+                                               allocator more, or raise MEMLORD_MAX_DEVICES */
     MEMLORD_ANOMALY_COUNT
 };
 
@@ -1741,15 +1753,15 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
    total of 0, used over total), the capacity is not known.
 
-   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
-   was freed since, on all devices of the physical device. So one thread that asks before each alloc
-   never gets more than was free at the sample. Mapped files do not count, because they are page
+   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level, bands and reports share one
+   figure for the bytes in use: `used` of the latest sample, plus what the ledger recorded since,
+   less what was freed since, on all devices of the physical device. So one thread that asks before
+   each alloc never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. A free on the cpu takes nothing off until the next sample, because the allocator below may
    keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
    or take a counter_batch for each thread. The figure is never below what the ledger's own devices
-   hold.
+   hold. (For the bands of the cpu it may be: memory that was never touched is not in use.)
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
    poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
@@ -1844,7 +1856,7 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 
 /* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
    too. The call takes a sample if no capacity is known.
-   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
+   Errors: E_INVALID unless 2^-64 <= fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
@@ -2012,8 +2024,10 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
    is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
    the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
    other metrics it is of the capacity, or of the limit if that is set and smaller.
-   used % is of the capacity, or of the limit where only that is known. While neither is known, only
-   a band that covers 0 to 100 is looked at, and its `percent` is not used.
+   used % is the share of the capacity that is in use now, not only at the latest sample, so a band
+   fires in the call that enters it. Where only the limit is known, it is the live bytes' share of
+   that. Above 100 it counts as 100. While neither is known, only a band that covers 0 to 100 is
+   looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
    new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
@@ -2042,8 +2056,8 @@ typedef struct memlord_band {
 } memlord_band;
 
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
-   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
-   uncovered 100 % are logged as warnings.
+   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps between
+   bands and an uncovered 100 % are logged as warnings.
    Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
@@ -2054,14 +2068,16 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device se
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
-   or if its metric is unknown.
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN, over 1e9, negative, or above 0 but
+   below 2^-64, if it has no threshold, or if its metric is unknown.
    Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
+/* Returns the default strategy: {75,90: freed, 10 %}, {90,101: freed, 5 %}. It is in force for all
+   devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. While it is in
+   force, a run that gave back less than a quarter of (value - 7/8 of the threshold) doubles the
+   distance to the next run, until a run gives a quarter or the metric falls below 7/8. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
@@ -2088,7 +2104,7 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* used % of the device; NaN: not known */
+    double used_percent;     /* used % of the device; -1: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
@@ -2111,8 +2127,9 @@ typedef struct memlord_gc_result {
 /* Gives memory back: drops a cache, trims a pool. It runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
    MEMLORD_FLAG_DEFER). If that call is a free, your allocator has not taken the block back yet. The
-   callback may call anything but memlord_destroy. A device has at most one run at a time, and no
-   other call waits for it. One callback may run for two devices at once. */
+   callback may call anything but memlord_destroy. A callback that is added during a run is first
+   called in the next. A device has at most one run at a time, and no other call waits for it. One
+   callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -2252,7 +2269,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   allocated), 0 to 1. The result is 0 when nothing is free, and -1 when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
@@ -2475,7 +2492,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all.
+   and sites of each device, and the ten largest blocks of all. It stops no thread, so beside calls
+   of other threads the tags or sites of a device may add up to more than the device.
    The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
    the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
    last snapshot, and those in which a device, or all devices together, held most. It drops a
@@ -2640,11 +2658,12 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
-   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
-   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value. The name must have
-   only letters, digits and _, and begin with neither a digit nor __. PROMETHEUS also leaves out a
-   label with the name of an earlier label or of one of MemLord's own labels (device, tag, scope,
-   rest, site, from, to, version), and a label that would make the labels longer than 1000 bytes.
+   them. The text is copied, and each different text is kept until memlord_destroy. TEXT, JSON and
+   HTML reports show the labels, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a
+   label that is not name=value. The name must have only letters, digits and _, and begin with
+   neither a digit nor __. PROMETHEUS also leaves out a label with the name of an earlier label or of
+   one of MemLord's own labels (device, tag, scope, rest, site, from, to, version), and a label that
+   would make the labels longer than 1000 bytes.
    Errors: E_NOMEM, also if the ledger would keep more than MEMLORD_MAX_STRINGS bytes of strings. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
@@ -2654,7 +2673,8 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
    ledger's output_dir, or else the current directory. The report replaces no file: if there is a
    file of that name, the process id and a number follow the time. If this function is called
    several times, the last call counts. A forked child that exits writes a report of its own.
-   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
+   Errors: E_INVALID if the path is too long; E_IO, with a line in the log, if the directory is not
+           there or this process may not write in it; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
@@ -2838,9 +2858,9 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
    will not have this name. */
-MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                 memlord_device device, uint64_t storage,
-                                                 uint64_t bytes, const memlord_site *site) {
+MLI_API_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                     memlord_device device, uint64_t storage,
+                                                     uint64_t bytes, const memlord_site *site) {
     memlord_alloc_opts opts;
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -2880,6 +2900,7 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 #ifdef __cplusplus
 } /* extern "C" */
+extern "C++" { /* also where the host includes this header inside extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
    These macros plant a site (a static record of a place in the source), pass a pointer, or end a
@@ -2903,6 +2924,13 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
+/* The function of a site. nvcc refuses __func__ where the function is a template's. */
+#if defined(__CUDACC__) && defined(__GNUC__)
+#define MLI_FUNCTION __builtin_FUNCTION()
+#else
+#define MLI_FUNCTION __func__
+#endif
+
 /* Gives the site of this line: the address of a static record. In C without statement expressions
    it is NULL, and the macros below are statements that plant the record themselves. With
    MEMLORD_DISABLE it is NULL, too. */
@@ -2911,7 +2939,7 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #elif defined(__GNUC__)
 #define MEMLORD_SITE()                                                                        \
     (__extension__({                                                                          \
-        static const memlord_site mli_here = {__FILE__, __func__, __LINE__};                  \
+        static const memlord_site mli_here = {__FILE__, MLI_FUNCTION, __LINE__};              \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)
@@ -3048,7 +3076,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #elif defined(__GNUC__)
 #define MLI_SCOPE_PLACE(text)                                                                 \
     (__extension__({                                                                          \
-        static const memlord_scope_site mli_here = {"" text, {__FILE__, __func__, __LINE__}}; \
+        static const memlord_scope_site mli_here = {"" text,                                  \
+                                                    {__FILE__, MLI_FUNCTION, __LINE__}};      \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)
@@ -3369,6 +3398,7 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 
 } // MLI_WAY
 } // namespace mlord
+} /* extern "C++" */
 #endif /* __cplusplus */
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
@@ -3383,6 +3413,7 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
+extern "C++" {
 #include <memory_resource>
 
 namespace mlord {
@@ -3429,6 +3460,7 @@ private:
 
 } // MLI_WAY
 } // namespace mlord
+}
 #endif
 #endif
 /* ------------------------- stop here if you only want the API ---------------------------- */
@@ -3440,6 +3472,10 @@ private:
 
 #define MLI_PREFIXED(name) MLI_JOIN(MEMLORD_PREFIX, MLI_JOIN(_, name))
 #define memlord_result_text MLI_PREFIXED(memlord_result_text)
+#define memlord_device_make MLI_PREFIXED(memlord_device_make)
+#define memlord_device_cpu MLI_PREFIXED(memlord_device_cpu)
+#define memlord_device_cuda MLI_PREFIXED(memlord_device_cuda)
+#define memlord_device_all MLI_PREFIXED(memlord_device_all)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
 #define memlord_device_label_set MLI_PREFIXED(memlord_device_label_set)
@@ -3592,6 +3628,7 @@ private:
 #define memlord_guard_tag MLI_PREFIXED(memlord_guard_tag)
 #define memlord_guard_scope MLI_PREFIXED(memlord_guard_scope)
 #define memlord_guard_end MLI_PREFIXED(memlord_guard_end)
+#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_shim_malloc MLI_PREFIXED(memlord_shim_malloc)
 #define memlord_shim_calloc MLI_PREFIXED(memlord_shim_calloc)
 #define memlord_shim_realloc MLI_PREFIXED(memlord_shim_realloc)
@@ -3875,6 +3912,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 /* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
    that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Returns 0 if this process may create files in a directory, else the system's error. */
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
 /* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
    error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
@@ -4012,6 +4051,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     a = GetFileAttributesW(wide);
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    wchar_t wide[1024];
+    DWORD a = mli_wide_path(path, wide, 1024) ? 0 : GetFileAttributesW(wide);
+    return a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY) ? 0
+                                                                          : ERROR_PATH_NOT_FOUND;
 }
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
@@ -4201,6 +4246,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
                                                      bits */
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode)) return ENOTDIR;
+    if (!faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EINVAL ? 0 : mli_system_error(); /* EINVAL: Android may not know AT_EACCESS */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -4566,12 +4617,18 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
 /* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
    bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
    off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
-   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
-static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+   processes down. Version 1 has no such file, but in memory.stat the lowest limit of the cgroup and
+   of those above it. It counts in the directory at the `top`, because a container does not see what
+   is above. Returns 0, or -1 if the limit is not known. */
+static int mli_cpu_level(mli_cpu *cpu, size_t end, size_t top, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
         mli_cpu_value(cpu, end, "/memory.high", &high))
+        return -1;
+    if (cpu->v1 && end == top &&
+        (mli_cpu_read(cpu, end, "/memory.stat") ||
+         mli_cpu_field(cpu, "hierarchical_memory_limit", "", &high)))
         return -1;
     if (high < limit) limit = high;
     if (!limit) return -1;
@@ -4610,7 +4667,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     if (!p) return 0; /* the process is in no memory cgroup */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
-    while (!mli_cpu_level(cpu, end, machine, total, left)) {
+    while (!mli_cpu_level(cpu, end, top, machine, total, left)) {
         if (end == top) return 0;
         while (cpu->path[--end] != '/') {} /* cpu->path[top] is a slash, so the loop ends */
     }
@@ -4843,11 +4900,11 @@ typedef struct mli_symbol_query {
 } mli_symbol_query;
 
 #if defined(__linux__)
-
 /* Returns the first symbol with this name in the program and in the libraries that were loaded with
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
+#endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
    between its segments, `start` is the lowest address of the segment that has the address. `bias`,
    the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
@@ -4855,36 +4912,14 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif defined(__APPLE__)
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#else
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#endif
 /* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
-   for dlopen, and call malloc. */
-#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
+   for dlopen, and call malloc.
+   With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
    program began with, or one that is linked with -z nodelete. A malloc may call this function while
    a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
    abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#else
-MLI_PRIVATE int mli_module_keep(void);
-#endif
 
 /* -------------------------------------------------------------------------- src/os/modules.c -- */
 
@@ -4966,6 +5001,18 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     out->name = found.map->l_name;
     out->bias = found.map->l_addr;
     return 1;
+}
+
+/* Describes a module by its ELF header, without the loader's lock. A thread may hold that lock in a
+   callback of dl_iterate_phdr, and wait there for a lock that the host holds around malloc.
+   Requires: the module is not closed meanwhile, because the calling thread is in its code. */
+static mli_dl_phdrs mli_dl_module(const mli_loaded *l) {
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)l->start;
+    mli_dl_phdrs m = {(ElfW(Addr))l->bias, l->name, (const ElfW(Phdr) *)l->start, 0};
+    if (memcmp(head->e_ident, ELFMAG, SELFMAG)) return m;
+    m.at = (const ElfW(Phdr) *)(const void *)((const char *)l->start + head->e_phoff);
+    if (head->e_phoff + head->e_phnum * sizeof *m.at <= 4096) m.count = head->e_phnum;
+    return m; /* without segments if they are not described in the first page */
 }
 
 /* Finds the build id in the notes of a module. Returns NULL if there is none. */
@@ -5050,17 +5097,31 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
     mli_image_search search = {address, out, 0, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
-    int saved = errno;
+    const unsigned long loader = getauxval(AT_BASE);
+    const struct link_map *m = NULL;
+    mli_dl_found program;
+    mli_dl_phdrs module;
+    int saved = errno, in = mli_loaded_at(address, &loaded);
     ssize_t n;
     memset(out, 0, sizeof *out);
-    out->stays = mli_loaded_at(address, &loaded) < 0;
+    out->stays = in < 0;
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
                                               loaded */
     out->bias = loaded.bias;
+    if (in < 0) {
+        in = mli_dl_each(mli_image_visit, &search);
+    } else if (in) {
+        module = mli_dl_module(&loaded);
+        if (!mli_dl_find_object((void *)getauxval(AT_PHDR), &program)) m = program.map;
+        for (; m && m->l_addr != loaded.bias && !search.dynamic; m = m->l_next)
+            search.dynamic = !loader || m->l_addr == loader;
+        search.dynamic |= !m;
+        in = mli_image_visit(&module, sizeof module, &search);
+    }
     /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
        the name of a link to it. */
-    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
+    if (in && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
@@ -5269,7 +5330,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5300,7 +5361,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5320,7 +5381,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -5329,15 +5390,15 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
+    char executable[MLI_PATH_MAX];
     mli_image own;
-    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
     if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
-    memset(&own, 0, sizeof own);
-    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    mli_image_at((const void *)(uintptr_t)mli_module_keep, &own, executable);
+    if (own.stays || !own.loaded) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
@@ -5360,7 +5421,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
 #else
 /* Does nothing. An executable is never unloaded, and musl unloads no library. On other systems a
    library with this code may be unloaded. */
-MLI_PRIVATE int mli_module_keep(void) { return 1; }
+MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
@@ -5435,16 +5496,14 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern const char mli_own_from[] __asm__("__start_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
-extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
+extern const char __start_mli_own_frames[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_mli_own_frames[] __attribute__((weak, visibility("hidden")));
 #ifdef __cplusplus
 }
 #endif
 MLI_PRIVATE int mli_is_own(const void *address) {
-    const uintptr_t from = (uintptr_t)mli_own_from;
-    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+    const uintptr_t from = (uintptr_t)__start_mli_own_frames;
+    return (uintptr_t)address - 1 - from < (uintptr_t)__stop_mli_own_frames - from;
 }
 #else
 MLI_PRIVATE int mli_is_own(const void *address) {
@@ -5988,6 +6047,7 @@ typedef struct mli_shard {
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */
+    mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -6021,6 +6081,8 @@ typedef struct mli_phys {
                               bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
+    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
+                              ticket_bytes */
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
@@ -6348,6 +6410,7 @@ typedef struct mli_self_state {
                                 unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
+    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
@@ -6474,6 +6537,89 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
     return 0;
 }
 #endif
+
+/* ------------------------------------------------------------------------ src/base/numbers.h -- */
+
+/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
+   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
+   use os/. Locks: none.
+   A host may trap floating-point errors, or be compiled with -ffast-math. So no code raises INVALID,
+   DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
+   known. */
+
+/* Returns v without its decimals, but at least 0 and at most 9e18. */
+MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v);
+/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
+   infinite or a NaN. */
+MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from);
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
+/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
+
+/* ------------------------------------------------------------------------ src/base/numbers.c -- */
+
+/* Clamps before it converts, because a compiler may convert what a later test then drops. */
+MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v) {
+    v = v > 0 ? v : 0;
+    return (uint64_t)(int64_t)(v < 9e18 ? v : 9e18);
+}
+
+/* Looks at bits only: a comparison with a NaN raises INVALID, and -ffast-math leaves it out. */
+MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
+    uint64_t bits;
+    double v = -1;
+    memcpy(&bits, from, sizeof bits);
+    if (!(bits << 1)) return 0;
+    if (bits >> 52 >= 1023 - 64 && bits >> 52 < 2047) memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    if (v <= 0) return 0; /* the root of a v below 0 may pass 0, by which it would be divided */
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
+    return mli_whole(root + 0.5);
+}
+
+/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* The function is the finalizer of the random number generator splitmix64. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
@@ -6904,7 +7050,7 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
    any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   INT64_MIN with %jd, and for a number below 0 with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6941,15 +7087,15 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. In JSON, writes a number with three
-   decimals, or null for NaN. */
+/* Writes a percentage: "63.2 %", "50 %". In JSON, writes a number with three decimals. For a number
+   below 0, writes "unknown" or, in JSON, null. */
 static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
-    if (!(percent >= 0)) {
+    if (percent < 0) {
         mli_put_str(o, json ? "null" : "unknown");
     } else if (json) {
-        mli_put_fixed(o, (uint64_t)(percent * 1000 + 0.5), 3);
+        mli_put_fixed(o, mli_whole(percent * 1000 + 0.5), 3);
     } else {
-        mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+        mli_put_tenths(o, mli_whole(percent * 10 + 0.5));
         mli_put_str(o, " %");
     }
 }
@@ -7786,64 +7932,6 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->alloc = mli_os_alloc;
     out->free = mli_os_free;
     out->user = NULL;
-}
-
-/* ------------------------------------------------------------------------ src/base/numbers.h -- */
-
-/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
-   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
-   use os/. Locks: none. */
-
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
-MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
-/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
-MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
-   probability 1 - exp(-x). Requires: x > 0. */
-MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a hash of n: each bit of the result depends on all bits of n. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
-
-/* ------------------------------------------------------------------------ src/base/numbers.c -- */
-
-/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
-   z^5/5 ...) with z = (m - 1) / (m + 1). */
-MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
-    double m = (double)n, e = -53, z, z2, sum = 0;
-    int i;
-    while (m >= 1.5) {
-        m /= 2;
-        e++;
-    }
-    z = (m - 1) / (m + 1);
-    z2 = z * z;
-    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
-    return 2 * z * sum + e * 0.693147180559945309;
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
-    double root = v < 1 ? 1 : v;
-    int i;
-    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
-    return v > 0 ? (uint64_t)(root + 0.5) : 0;
-}
-
-/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
-MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* The function is the finalizer of the random number generator splitmix64. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
 }
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
@@ -9260,6 +9348,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
     if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
+        mli_u32_store(&s->refuse, 0);
         s->table = next->data;
         s->size = next->size;
         mli_u32_store(&s->displaced, next->displaced);
@@ -9286,6 +9375,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        if (failed < 0) mli_u32_store(&s->refuse, size); /* so that on average a refusal is cheap */
         mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
                                     table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
@@ -9464,6 +9554,8 @@ typedef struct mli_watch {
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
                                    bytes; 0: no thread requests a check because of its frees */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    uint64_t distance;          /* how far the metric must rise after a collection before the next;
+                                   0: an eighth of the threshold */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
@@ -9578,6 +9670,7 @@ typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
+    mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
@@ -9628,10 +9721,13 @@ typedef struct mli_device_record {
     mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
+    mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
+    mli_u32 *end[MLI_BOOKS];     /* the `next` of its last row there; NULL if there is none */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -9669,6 +9765,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
+   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
+   with the release stores in mli_row_publish. */
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
    memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
    caller holds the cold lock. */
@@ -9830,7 +9930,17 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
+    const uint32_t n = mli_u32_load(count);
+    mli_row *row = mli_row_at(lord, book, n);
+    mli_device_record *device = mli_device_record_at(lord, row->dev);
+    mli_u32_store_release(count, n + 1); /* pairs with mli_row_count's load */
+    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
+    device->end[book] = &row->next;
+}
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
+    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
+    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
+                                       : &mli_device_record_at(lord, dev)->first[book]);
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -11025,7 +11135,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
 
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; d.index < 0 && i < n; i++)
+    for (i = 1; i < n && 0 > d.index; i++)
         if (mli_type_of(lord, i) == d.type) d = mli_device_record_at(lord, i)->device;
     if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
@@ -11163,8 +11273,7 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
-   count twice. */
+   bytes that tickets hold. */
 typedef struct mli_account_record {
     mli_handle handle;         /* changes only under the cold lock; closing the account also takes
                                   `lock` */
@@ -11225,12 +11334,6 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
-   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
-   charged for the block. */
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
    *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
    Requires: the caller holds no lock. */
@@ -11243,8 +11346,10 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 
 /* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
    limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. */
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
+   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
+   from the same moment on. */
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with
@@ -11408,18 +11513,6 @@ MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account accou
         b->held += (uint64_t)bytes;
     mli_lock_drop(&b->lock);
 }
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_lock(lord, account);
-    uint64_t now;
-    int fits;
-    if (!b) return 1;
-    now = b->stat.bytes + b->held;
-    mli_account_take(&now, in_flight);
-    fits = mli_account_fits(now, bytes, mli_account_most(b));
-    mli_lock_drop(&b->lock);
-    return fits;
-}
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11458,10 +11551,12 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
     return is;
 }
 
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held) {
     mli_account_record *b = mli_account_lock(lord, account);
     memlord_result r;
     if (!b) return 0;
+    mli_account_take(&b->held, held);
     r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
     mli_lock_drop(&b->lock);
     return r == MEMLORD_OK;
@@ -11929,7 +12024,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
                                                       mli_module **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
-    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
+    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *found;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
     const char *path, *loaded, *build_id;
     memlord_result r;
@@ -11943,26 +12038,26 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->path, &path);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->loaded, &loaded);
     if (r) return r;
-    for (module = first; module; module = (mli_module *)mli_ptr_load(&module->same))
-        if (module->image.path == path && module->build_id == build_id) break;
-    *out = module;
-    if (module) return MEMLORD_OK;
-    *out = module = (mli_module *)mli_cold_alloc(lord, sizeof *module);
-    if (!module) return MLI_AGAIN;
-    module->image = *image;
-    module->image.path = path;
-    module->image.loaded = loaded;
-    module->build_id = build_id;
-    if (image->id_size) memcpy(module->id, image->id, image->id_size);
-    module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
-    module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+    for (found = first; found; found = (mli_module *)mli_ptr_load(&found->same))
+        if (found->image.path == path && found->build_id == build_id) break;
+    *out = found;
+    if (found) return MEMLORD_OK;
+    *out = found = (mli_module *)mli_cold_alloc(lord, sizeof *found);
+    if (!found) return MLI_AGAIN;
+    found->image = *image;
+    found->image.path = path;
+    found->image.loaded = loaded;
+    found->build_id = build_id;
+    if (image->id_size) memcpy(found->id, image->id, image->id_size);
+    found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
+    found->number = found->next ? found->next->number + 1 : 1;
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
                                                              mli_module_newest */
     if (!first) {
-        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
-        mli_ptr_store(&module->same, mli_ptr_load(&first->same));
-        mli_ptr_store_release(&first->same, module);
+        mli_ptr_store(&found->same, mli_ptr_load(&first->same));
+        mli_ptr_store_release(&first->same, found);
     }
     return MEMLORD_OK;
 }
@@ -12472,35 +12567,15 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Tries to count a mistake at the present site without a copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
-   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
-   site first. */
-static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
-    struct mli_anomalies_state *s = lord->anomalies;
-    mli_anomaly *a;
-    int known;
-    mli_lock_take(&s->lock);
-    a = mli_anomaly_find(s, kind, mli_self.site, NULL);
-    known = a || s->count == MLI_ANOMALIES;
-    if (a)
-        mli_anomaly_again(a, bytes, now);
-    else if (known)
-        s->left_out++;
-    mli_lock_drop(&s->lock);
-    return known;
-}
-
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
     const uint64_t now = mli_ledger_age(lord);
-    const memlord_site *site = mli_self.site, *kept;
+    const memlord_site *site = mli_self.site;
+    const memlord_site *kept = site ? mli_site_kept(lord, site) : NULL;
     mli_anomaly *a;
     int is_new;
-    if (mli_anomaly_known(lord, kind, bytes, now)) return 0;
-    kept = site ? mli_site_kept(lord, site) : NULL;
     mli_lock_take(&s->lock);
     a = mli_anomaly_find(s, kind, site, kept);
     is_new = !a && s->count < MLI_ANOMALIES;
@@ -12895,8 +12970,9 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
                                        the parent scope */
+    MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
@@ -13532,6 +13608,7 @@ typedef struct mli_stack_row {
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
     uint32_t site;        /* the row of the site in books/counters; 0: no site */
+    uint32_t older;       /* the row of the same device that was added before this one, or 0 */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */
@@ -13664,6 +13741,7 @@ typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
+    mli_u32 newest[MEMLORD_MAX_DEVICES + 1]; /* the row of each device that was added last, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -13853,6 +13931,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
+    mli_u32 *newest = &mli_stack_tables_of(lord)->newest[dev];
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
@@ -13863,8 +13942,10 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     row->dev = dev;
     row->site = site;
     row->next = mli_u32_load(head);
+    row->older = mli_u32_load(newest);
     mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
     mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    mli_u32_store_release(newest, n);                      /* pairs with mli_stacks_hold */
     *number = n;
     return MEMLORD_OK;
 }
@@ -14066,14 +14147,12 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
-   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
-   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
-   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
+   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
+   sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
@@ -14235,11 +14314,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     return frames;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
-    const uint32_t rows = mli_stack_rows(lord);
-    uint32_t i;
-    for (i = 1; i < rows; i++) {
+    const mli_stack_tables *tables = mli_stack_tables_of(lord);
+    uint32_t i = tables ? mli_u32_load_acquire(&tables->newest[dev]) : 0;
+    while (i) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
+        mli_u64_store(&row->held, mli_u64_load(&row->live));
+        i = row->older;
     }
 }
 #if !defined(MEMLORD_NO_VERIFY)
@@ -14877,14 +14957,17 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
-   shard is a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   shard is a part of the map of blocks. May use base/memory, books/counters and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
    and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
 
+#define MLI_REST_LEVELS 9 /* a queue of level n rests for 2^n calls; one of level 0 does not rest */
+
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first;
+    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due` */
+    uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
@@ -14901,17 +14984,19 @@ typedef struct mli_pending_queues {
 /* The pending fences with the same device and the same memlord_fence.queue, in the order of the
    frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
+    struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
+                                                MLI_RING_REST; next[0] also links spare queues */
+    struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
-                       asked the first fence, or 0 */
+    uint64_t id;     /* memlord_fence.queue, which these fences have in common */
+    uint64_t round;  /* the number of the last poll (a pass over the queues: see calls/deferred)
+                        that asked the first fence, or 0 */
+    uint64_t passed; /* the number of the last poll that found no more to ask here, or 0 */
     uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
-                       done" */
+    uint32_t level; /* how often the first fence has answered "not done", below MLI_REST_LEVELS */
     uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
                        fence again */
 } mli_queue;
@@ -14931,6 +15016,7 @@ typedef struct mli_fence_record {
                              about to; NULL if no thread does */
     uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
                              waits for the fence */
+    uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
@@ -14955,8 +15041,6 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
-                                 further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
@@ -14966,18 +15050,27 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
+/* Makes this thread the asker of a fence, and returns the fence. */
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
+/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
+   each queue the fences that no thread has asked yet come first, because the first call of a `done`
+   may record an event of the device. Then comes the first fence of the queue, unless this poll
+   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
+   the poll began, so that a `drop` that defers another free does not make the poll endless. */
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
-/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
-   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
+/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
+   level on its device type or after MLI_REST_NS, whichever comes first. */
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
    that no thread has asked this fence. */
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
    an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
@@ -15056,7 +15149,7 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
         mli_fences_enter(lord);
         f->older = (mli_fence_record *)mli_ptr_load(&state->all);
         mli_ptr_store(&state->all, f);
-        f->spare.next = state->spare_queues;
+        f->spare.next[0] = state->spare_queues;
         state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
@@ -15090,46 +15183,96 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
 
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q = p->first;
-    while (q && (q->dev != dev || q->id != id)) q = q->next;
-    return q;
+enum { MLI_RING_POLL, MLI_RING_REST }; /* the queues of a device, and those of a type and level */
+
+/* Appends a queue to a ring, of which *first is the first queue. */
+static MLI_COLD void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
+    mli_queue *next = *first ? *first : q, *last = *first ? next->previous[ring] : q;
+    q->next[ring] = next;
+    q->previous[ring] = last;
+    next->previous[ring] = last->next[ring] = q;
+    *first = next;
+}
+static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
+    q->next[ring]->previous[ring] = q->previous[ring];
+    q->previous[ring]->next[ring] = q->next[ring];
+    if (*first == q) *first = q->next[ring] == q ? NULL : q->next[ring];
 }
 
-/* Adds the queue of a fence, in the memory of a spare queue. */
-static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+/* Returns the place of a queue in the tree of its device, which has NULL if there is no such queue.
+   The bits of the id's hash choose the way down from the root, and a queue stands at the first
+   vacant place on its way. No two ids have the same hash, so a way has at most 65 places. */
+static MLI_COLD mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **at = &mli_device_record_at(lord, dev)->queues[0];
+    uint64_t bits = mli_mixed(id);
+    for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
+    return at;
+}
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) {
+    return *mli_queue_place(lord, dev, id);
+}
+/* Removes a queue from the tree of its device. A queue without subtrees takes its place: the ways
+   of all queues below a place go through it. */
+static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
+    mli_queue **at = mli_queue_place(lord, q->dev, q->id), **end = at, *last;
+    while ((*end)->below[0] || (*end)->below[1]) end = &(*end)->below[!(*end)->below[0]];
+    last = *end;
+    *end = NULL;
+    if (last == q) return;
+    memcpy(last->below, q->below, sizeof q->below);
+    *at = last;
+}
+
+/* Returns the ring of the queues of a device, which begins with those that no poll has passed. */
+static mli_queue **mli_queue_ring(memlord *lord, uint32_t dev) {
+    return &mli_device_record_at(lord, dev)->queues[1];
+}
+/* Puts a queue first in its device's ring, because no thread has asked its first fence. */
+static MLI_COLD void mli_queue_poll_first(memlord *lord, mli_queue *q) {
+    mli_queue **ring = mli_queue_ring(lord, q->dev);
+    q->round = q->passed = 0;
+    mli_ring_add(ring, q, MLI_RING_POLL);
+    *ring = q;
+}
+
+/* Makes the queue of a fence, in the memory of a spare queue. The caller puts it into the tree. */
+static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = state->spare_queues;
-    state->spare_queues = q->next;
+    state->spare_queues = q->next[0];
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
     q->due = mli_u32_load(&p->calls);
-    q->next = p->first;
-    p->first = q;
+    mli_queue_poll_first(lord, q);
+    mli_ring_add(&p->resting[0], q, MLI_RING_REST);
+    p->queues++;
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
-    q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
-    q->due = mli_u32_load(&p->calls) + q->rest;
-    q->late = rest ? now + MLI_REST_NS : 0;
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->level = level < MLI_REST_LEVELS ? level : MLI_REST_LEVELS - 1;
+    q->due = mli_u32_load(&p->calls) + (level ? 1u << q->level : 0);
+    q->late = level ? now + MLI_REST_NS : 0;
+    mli_ring_add(&p->resting[q->level], q, MLI_RING_REST);
     if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
-    if (!q) q = mli_queue_add(lord, f);
+    mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
+    if (!q) q = *place = mli_queue_add(lord, f);
     f->queue = q;
+    f->since = mli_u64_load(&lord->fences->serial);
     f->next = NULL;
     f->previous = q->last;
     if (q->last)
@@ -15140,10 +15283,11 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
-    mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
+    mli_queue *q = f->queue;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
@@ -15151,17 +15295,40 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
+    mli_ring_remove(mli_queue_ring(lord, q->dev), q, MLI_RING_POLL);
     if (q->first) { /* no thread has asked the new first fence since it became the first */
-        q->round = 0;
+        mli_queue_poll_first(lord, q);
         mli_queue_back_off(lord, q, 0, 0);
         return;
     }
-    while (*at != q) at = &(*at)->next;
-    *at = q->next;
-    q->next = state->spare_queues;
+    mli_queue_uproot(lord, q);
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->next[0] = state->spare_queues;
     state->spare_queues = q;
-    if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
+    if (!--p->queues)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
+}
+
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    f->asker = &mli_self;
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
+    return f;
+}
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **ring = mli_queue_ring(lord, dev), *q;
+    while ((q = *ring) != NULL && q->passed < round) {
+        mli_fence_record *f = q->unasked;
+        if (!f || f->asker || f->since >= round) {
+            q->passed = round;
+            *ring = q->next[MLI_RING_POLL];
+            f = q->round < round && q->first->since < round ? q->first : NULL;
+        }
+        if (f == q->first) q->round = round;
+        if (f && !f->asker) return mli_fence_claim(f);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
@@ -15247,10 +15414,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
-                                                                    call; the outer call, which runs
-                                                                    that function, drops the fences
-                                                                    */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
+                                                                    function of a fence, drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15302,6 +15467,742 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
     life->init = mli_fences_init;
     life->lock = mli_fences_lock;
     life->forked = mli_fences_forked;
+}
+
+/* ------------------------------------------------------------------------ src/books/limits.h -- */
+
+/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
+   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
+   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
+   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
+   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
+   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
+   services/room takes the samples of a phys, and opens reservations, because services/room can
+   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
+   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
+   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+
+/* Returns the phys of a device. The acquire load pairs with the release store in
+   mli_phys_assign. */
+MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
+/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
+MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
+
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
+                                                  mli_phys **out);
+
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
+   0 if there is no further device. A walk starts with a `dev` of 0. */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
+                                                    uint32_t dev);
+
+/* Returns the live bytes of all devices at a phys. */
+MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
+
+/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
+   files do not, because they are page cache. */
+MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
+
+/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
+MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
+
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
+   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
+   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part);
+/* Does the same. The result is at least *held. */
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
+
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
+   that neighbours (ledgers of other processes) hold there. */
+MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Returns the same if other devices
+   are at this device's own phys, unless `to` is that phys. */
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
+/* Copies a device's last failed request, under the lock of its phys. */
+MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
+
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
+MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
+
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
+MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
+
+typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
+    mli_handle handle;
+    mli_phys *phys;     /* the phys to which the record belongs; never changes */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
+    uint64_t remaining; /* the bytes that no alloc has drawn yet */
+    memlord_account account; /* the account where the bytes count as held; 0: none */
+} mli_reservation;
+
+/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
+   numbers cannot overflow. */
+MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
+
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
+MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
+
+/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
+   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
+   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
+   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
+   `out` first, and the sum is a lower bound. */
+MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
+
+#if !defined(MEMLORD_NO_VERIFY)
+/* Returns the number of ticket records. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
+/* Returns ticket record `number`; numbers begin at 1. */
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
+#endif
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
+   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
+   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
+   that ticket, so that no other alloc draws them while the request tries. At the end of the request
+   the bytes that it has not used move back. */
+typedef struct mli_cover {
+    uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
+    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
+    uint32_t count; /* the number of tickets in the arrays */
+    memlord_ticket ticket[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
+} mli_cover;
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
+MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                           memlord_ticket request);
+
+/* What a reservation asks for. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* the account where the bytes count as held; 0: none */
+    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
+                                of its thread may */
+    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
+                                memlord_reserve */
+} mli_reserve;
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
+   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
+   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
+   not hold yet are over its limit. */
+MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out);
+
+/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
+MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
+
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
+   Those that come off tickets of the account that the block is charged to come off when it is
+   charged, so that the account never counts them twice. */
+typedef struct mli_ticket_draw {
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
+    uint64_t bytes;
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
+                             thread */
+    mli_thread *t;        /* the thread of the alloc */
+    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
+} mli_ticket_draw;
+/* Begins a call: it draws on no ticket yet, and names none. */
+static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
+    draw->phys = NULL;
+    draw->named = 0;
+}
+
+/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
+   recorded. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
+                                                uint64_t bytes, mli_ticket_draw *draw);
+
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
+   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
+
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded);
+
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
+
+/* ------------------------------------------------------------------------ src/books/limits.c -- */
+
+struct mli_limits_state {
+    mli_vector reservations;
+    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
+                                  lock */
+};
+
+/* -- physical devices -- */
+
+MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
+    return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
+}
+MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
+    for (;;) {
+        mli_phys *phys = mli_phys_at(lord, dev);
+        mli_lock_take(&phys->lock);
+        if (MLI_LIKELY(phys == mli_phys_at(lord, dev))) return phys;
+        mli_lock_drop(&phys->lock);
+    }
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
+                                                  mli_phys **out) {
+    uint32_t dev = mli_dev_known(lord, d);
+    memlord_result r;
+    *out = NULL;
+    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (mli_type_host[d.type]) {
+        *out = mli_phys_storage(lord, 0);
+        return MEMLORD_OK;
+    }
+    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
+                                                    uint32_t dev) {
+    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    while (++dev < n)
+        if (!phys || mli_phys_at(lord, dev) == phys) return dev;
+    return 0;
+}
+
+MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    uint64_t live = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        live = mli_add_saturated(live, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return live;
+}
+
+/* -- the bytes in use: one figure for all functions that read a capacity --
+   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
+   since. So a thread that asks before each alloc gets no more than was free at the sample. */
+
+MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
+}
+
+MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
+   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
+   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
+   later allocs from them. There the result is the most bytes that the device can have held since
+   the latest sample. The function computes two upper bounds of this number, and returns the smaller
+   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
+   sample, plus the bytes allocated since. The second is the highest published bytes since the
+   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
+   function uses the bytes of the pool instead of these bounds. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        if (i == dev) *part = is;
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    return used - (shrunk < used ? shrunk : used);
+}
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
+    return used > *held ? used : *held;
+}
+
+MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
+    mli_lock_take(&phys->lock);
+    sum->limit = mli_add_saturated(sum->limit, phys->limit);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
+    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
+    mli_lock_drop(&phys->lock);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
+    mli_device_record *d = mli_device_record_at(lord, dev);
+    mli_phys *from;
+    uint32_t guest = 0;
+    int busy;
+    mli_lock_take(&mli_process.cold_lock);
+    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
+    while (guest == dev);
+    busy = guest && to != &d->own_phys;
+    from = mli_phys_at(lord, dev);
+    if (from != to && !busy) {
+        mli_lock_take(&from->lock);
+        mli_lock_take(&to->lock);
+        busy = from->ticket_bytes != 0;
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
+                                                    device */
+            memset(&d->before, 0, sizeof d->before);
+        }
+        mli_lock_drop(&from->lock);
+        mli_lock_drop(&to->lock);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
+}
+MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    mli_oom oom = mli_device_record_at(lord, dev)->oom;
+    mli_lock_drop(&phys->lock);
+    oom.site = mli_site_display_of(lord, oom.site);
+    return oom;
+}
+
+MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
+    mli_phys *phys = mli_phys_storage(lord, i);
+    return i && mli_phys_at(lord, i) != phys ? NULL : phys;
+}
+
+MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
+    return c->known ? mli_percent(c->used, c->total) : -1;
+}
+
+/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
+   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
+   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
+   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
+   because of bytes in flight tries again. */
+
+MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
+    const uint64_t most = (uint64_t)1 << 62;
+    return (int64_t)(bytes < most ? bytes : most);
+}
+
+MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
+    uint64_t held;
+    *left = INT64_MAX;
+    if (phys->limit)
+        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
+                tickets;
+    if (phys->sample.known) {
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
+        if (unused < *left) *left = unused;
+    }
+    return phys->limit || phys->sample.known;
+}
+
+MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums mli_dev_sum over all devices at a phys. */
+static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
+    uint32_t i = 0;
+    uint64_t sum = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
+    return sum;
+}
+/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
+   holds at every moment while the function sums. For the upper bound the function reads the freed
+   bytes before the allocated ones, for the lower bound after them. */
+static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+    uint64_t first = mli_phys_sum(lord, phys, !high, high);
+    uint64_t last = mli_phys_sum(lord, phys, high, high);
+    int64_t live = (int64_t)(high ? last - first : first - last);
+    return live > 0 ? (uint64_t)live : 0;
+}
+
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
+                                                     the tries take about 50 ms together, and the
+                                                     thread sleeps for most of that time */
+/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
+   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
+   the upper bound of the live bytes may be too high while other threads change their cells. If
+   `again` is 0, returns 0 instead of -1. */
+static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t want = phys->ticket_bytes + bytes;
+    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
+                                               live bytes are less than 2^63 */
+    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
+        phys->ticket_bytes += bytes;
+        return 1;
+    }
+    want -= want < phys->in_flight ? want : phys->in_flight;
+    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
+}
+
+/* -- tickets -- */
+
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
+    return mli_u32_load(&lord->limits->reservation_count) - 1;
+}
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
+    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
+                                                sizeof(mli_reservation));
+}
+#endif
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
+                                              ticket);
+}
+
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
+}
+
+/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
+   ticket was closed, or if another context adopted it. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
+}
+
+/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
+   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
+   phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->now.open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->now.context->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    const mli_reserve *ask) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    mli_cover *cover = ask->cover;
+    uint32_t i, n = mli_draw_count(t, ask->named);
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
+        uint64_t left = ask->bytes - cover->bytes, part;
+        if (!v) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = ticket;
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+        if (v->account && v->account == ask->account) cover->held += part;
+    }
+}
+/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
+static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
+                                     uint64_t bytes) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    from->remaining -= bytes;
+    to->remaining += bytes;
+    if (from->account == to->account) return;
+    mli_account_shift(lord, from->account, -(int64_t)bytes);
+    mli_account_shift(lord, to->account, (int64_t)bytes);
+}
+/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
+   account is not the account of the request, also subtracts the ticket's part from the bytes that
+   its account holds. The request's account already holds all bytes of the request. Requires: the
+   caller has held the phys lock since mli_cover_plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    const mli_cover *cover = ask->cover;
+    uint32_t i;
+    for (i = 0; i < cover->count; i++) {
+        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
+        v->remaining -= cover->part[i];
+        if (v->account != ask->account)
+            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                           memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    cover->bytes = 0;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        mli_ticket_move(lord, from, to, part);
+        cover->bytes += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
+   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
+   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
+   caller should try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
+                                     int patient) {
+    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
+    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
+    const int fits =
+        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
+    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
+    phys->ticket_bytes -= rest;
+    return 0;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out) {
+    mli_reservation *v;
+    uint32_t tries = 0;
+    unsigned spins = 0;
+    for (;;) {
+        int fits = -1;
+        mli_lock_take(&phys->lock);
+        v = (mli_reservation *)(void *)phys->closed_tickets;
+        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
+        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
+        if (fits > 0) break;
+        mli_lock_drop(&phys->lock);
+        if (!fits) return MEMLORD_E_LIMIT;
+        if (v)
+            mli_spin_wait(&spins);
+        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
+                                sizeof *v, &phys->closed_tickets, &phys->lock))
+            return MEMLORD_E_NOMEM;
+    }
+    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
+                                     the same time */
+    if (ask->cover) mli_cover_take(lord, ask);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
+    v->remaining = ask->bytes;
+    v->account = ask->account;
+    *out = mli_handle_open(&phys->closed_tickets);
+    mli_lock_drop(&phys->lock);
+    return MEMLORD_OK;
+}
+
+/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
+   adopted them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
+    uint32_t i, kept = 0;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
+}
+
+MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
+    uint32_t i;
+    if (mli_is_orphan(lord, t)) return;
+    mli_tickets_prune(lord, t);
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
+                                                  thread has no open ticket */
+}
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
+                                                uint64_t bytes, mli_ticket_draw *draw) {
+    if (!draw->named) {
+        mli_tickets_prune(lord, t);
+        if (!t->now.open_tickets) {
+            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+            return;
+        }
+    }
+    draw->phys = mli_phys_lock(lord, dev);
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
+    draw->phys->in_flight += draw->bytes;
+    draw->t = t;
+    draw->drawn = 0;
+    mli_self.draw = draw;
+    mli_lock_drop(&draw->phys->lock);
+}
+
+/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
+   `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
+   take them off what the account holds. Returns how many bytes it took. */
+static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
+                                       memlord_account account) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    uint32_t i, n = mli_draw_count(draw->t, draw->named);
+    uint64_t left = draw->bytes - draw->drawn, taken = 0;
+    for (i = 0; i < n && left; i++) {
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        uint64_t part;
+        if (!v) continue;
+        part = v->remaining < left ? v->remaining : left;
+        left -= part;
+        if (account && v->account != account) continue;
+        v->remaining -= part;
+        if (!account) mli_account_shift(lord, v->account, -(int64_t)part);
+        taken += part;
+    }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
+    uint64_t held = 0;
+    int charged;
+    if (draw) {
+        mli_lock_take(&draw->phys->lock);
+        held = mli_draw_take(lord, draw, account);
+        draw->drawn += held;
+        draw->phys->drawn += held;
+    }
+    charged = mli_account_charge_block(lord, account, bytes, held);
+    if (draw) mli_lock_drop(&draw->phys->lock);
+    return charged;
+}
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded) {
+    mli_lock_take(&draw->phys->lock);
+    mli_self.draw = NULL;
+    draw->phys->in_flight -= draw->bytes;
+    draw->phys->drawn -= draw->drawn;
+    draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
+    mli_lock_drop(&draw->phys->lock);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->limits->reservation_count.v = 1;
+}
+/* Takes or drops the locks of all physical devices. */
+static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
+}
+/* Forgets the draws of the parent's other threads. */
+static MLI_COLD void mli_limits_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        phys->ticket_bytes -= phys->drawn;
+        phys->in_flight = phys->drawn = 0;
+    }
+}
+static MLI_COLD void mli_limits_free(memlord *lord) {
+    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
+}
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
+    MLI_LIFE_STATE(life, limits);
+    life->init = mli_limits_init;
+    life->lock = mli_limits_lock;
+    life->forked = mli_limits_forked;
+    life->free = mli_limits_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
+    if (open) {
+        v->phys->ticket_bytes -= v->remaining;
+        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
+        mli_handle_close(&v->phys->closed_tickets, &v->handle);
+    }
+    mli_lock_drop(&v->phys->lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
+    if (open) mli_ptr_store(&v->owner, t->now.context);
+    mli_lock_drop(&v->phys->lock);
+    if (open) mli_ticket_attach(lord, t, ticket);
+    mli_thread_put(lord, t);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
@@ -15502,6 +16403,22 @@ static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key,
     while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
     return mli_probe_scan(lord, probe, type, want_room);
 }
+/* Returns 1 if the key of a probe that found no room gets no larger table. If even a table 64 times
+   as large would have 20 entries in the home of the key, the keys were made to collide. If only the
+   whole table shows that, one key in many gets its try (mli_shard.refuse). */
+static MLI_COLD int mli_probe_refused(const mli_probe *probe) {
+    mli_shard *s = probe->shard;
+    const uint32_t refuse = mli_u32_load(&s->refuse), near_by = ((uint32_t)1 << 26) / s->size;
+    mli_bucket *b = probe->home;
+    unsigned k, i, same = 0;
+    for (k = 0; k < probe->held; k++, b = mli_bucket_next(s, b, mli_buckets_end(s)))
+        for (i = 0; i < MLI_BUCKET_SLOTS; i++)
+            same += ((mli_u64_load(&b->header) >> (8 * i)) & 255) &&
+                    (mli_hash(b->slots[i].key) - probe->hash + ((uint64_t)near_by << 31)) >> 32 <
+                        near_by;
+    if (refuse) mli_u32_store(&s->refuse, refuse - 1);
+    return refuse || same >= MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX;
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15512,13 +16429,14 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
     for (;;) {
         const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
-        int again = 0;
+        int again = 0, refused = 0;
         probe->inside = 1;
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
             again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
+            if (!again) refused = mli_probe_refused(probe);
         }
         mli_probe_leave(t, probe);
         if (again)
@@ -15528,7 +16446,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
                                                   the shard's lock */
         else if (!want_room)
             return 0;
-        else if (mli_shard_grow(lord, t, s, size))
+        else if (refused || mli_shard_grow(lord, t, s, size))
             return -1;
     }
 }
@@ -15540,7 +16458,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
    and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
    a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
    thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts and base/memory. Invariants: only the thread that holds
+   fences. May use books/map, books/accounts, books/limits and
+   base/memory. Invariants: only the thread that holds
    an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
    locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
    map. */
@@ -15680,7 +16599,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     }
     if (bytes < side->charged)
         mli_account_credit_block(lord, account, side->charged - bytes);
-    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+    else if (!mli_ticket_charge(lord, account, bytes - side->charged))
         return;
     side->charged = bytes;
 }
@@ -16099,7 +17018,8 @@ enum { /* what mli_entry_put did */
     MLI_DID_VIEW     /* it added a reference to the block that had the key */
 };
 
-/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
+   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
    MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
@@ -16456,17 +17376,28 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
-   If an older block is in that place, it ends. If the older block was live, its free was never
-   recorded, so its end counts as an implicit free. */
+/* Charges the account of a block that is put on the map. If the block replaces another, takes the
+   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
+   that of `e` if there was none. */
+static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+    mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
+    if (old && old != side) mli_side_charge(lord, old, 0, 0);
+    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+}
+
+/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
+   and leaves the shard. If an older block is in that place, it ends, and its account loses its
+   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+   implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
     mli_entry stale = *e;
     int crowded = 0;
+    if (replaces) stale = *probe->entry;
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
     if (replaces) {
-        stale = *probe->entry;
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
         probe->entry->word1 |= mli_pick_put(lord, e);
@@ -16522,18 +17453,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
-   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
-   record, else 1. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
-                                     memlord_account account) {
+/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
+   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
+   the record, else 1. */
+static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
+                                          memlord_account account) {
     mli_side_record *side;
     if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
     if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
-    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    side->account = account;
     e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
@@ -16546,7 +17477,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -16718,9 +17649,10 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].attaches = had + 1;
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
+        const memlord_account account =
+            from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
-        mli_side_charge(lord, side,
-                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+        if (account != side->account) mli_side_charge(lord, side, account, 0);
     }
     mli_entry_set_rows(e, now);
     put.key = key;
@@ -16904,699 +17836,6 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
-}
-
-/* ------------------------------------------------------------------------ src/books/limits.h -- */
-
-/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
-   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
-   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
-   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
-   services/room takes the samples of a phys, and opens reservations, because services/room can
-   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
-   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
-   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
-
-/* Returns the phys of a device. The acquire load pairs with the release store in
-   mli_phys_assign. */
-MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function looks again under the lock. */
-MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
-
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
-   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
-                                                  mli_phys **out);
-
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
-   0 if there is no further device. A walk starts with a `dev` of 0. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
-                                                    uint32_t dev);
-
-/* Returns the live bytes of all devices at a phys. */
-MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
-
-/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
-   files do not, because they are page cache. */
-MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
-
-/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
-MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
-
-/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
-   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
-   the caller holds the phys lock. */
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
-
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours (ledgers of other processes) hold there. */
-MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
-   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys, unless `to` is that phys. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
-/* Copies a device's last failed request, under the lock of its phys. */
-MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
-
-/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
-   NULL if this device is at another phys. */
-MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
-
-/* Returns a NaN. */
-MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
-MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
-
-typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
-    mli_handle handle;
-    mli_phys *phys;     /* the phys to which the record belongs; never changes */
-    mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
-    uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* the account where the bytes count as held; 0: none */
-} mli_reservation;
-
-/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
-   numbers cannot overflow. */
-MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
-
-/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
-   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
-   lock. */
-MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
-
-/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
-   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
-   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
-   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
-   `out` first, and the sum is a lower bound. */
-MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
-
-#if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records. */
-MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
-/* Returns ticket record `number`; numbers begin at 1. */
-MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
-#endif
-/* Returns 1 if a ticket is open and is for the phys of `device`. */
-MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
-                                          memlord_device device);
-
-/* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
-   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
-   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
-   that ticket, so that no other alloc draws them while the request tries. At the end of the request
-   the bytes that it has not used move back. */
-typedef struct mli_cover {
-    uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
-    uint32_t count; /* the number of tickets in the arrays */
-    memlord_ticket ticket[MLI_TICKETS_MAX];
-    uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
-} mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
-   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
-   cover->bytes to the number of bytes that it moved. */
-MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
-                                           memlord_ticket request);
-
-/* What a reservation asks for. */
-typedef struct mli_reserve {
-    uint64_t bytes;
-    memlord_account account; /* the account where the bytes count as held; 0: none */
-    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
-                                of its thread may */
-    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
-                                memlord_reserve */
-} mli_reserve;
-/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
-   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
-   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
-   not hold yet are over its limit. */
-MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, const mli_reserve *ask,
-                                                         memlord_ticket *out);
-
-/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
-   orphan record, which many threads share. */
-MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
-
-/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded. */
-typedef struct mli_ticket_draw {
-    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
-    uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
-} mli_ticket_draw;
-MLI_TABLE(const mli_ticket_draw mli_draw_none)
-
-/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
-   recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw);
-
-/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
-   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
-   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
-   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded);
-
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
-
-/* ------------------------------------------------------------------------ src/books/limits.c -- */
-
-struct mli_limits_state {
-    mli_vector reservations;
-    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
-                                  lock */
-};
-
-/* -- physical devices -- */
-
-MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
-    return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
-}
-MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
-    for (;;) {
-        mli_phys *phys = mli_phys_at(lord, dev);
-        mli_lock_take(&phys->lock);
-        if (MLI_LIKELY(phys == mli_phys_at(lord, dev))) return phys;
-        mli_lock_drop(&phys->lock);
-    }
-}
-
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
-                                                  mli_phys **out) {
-    uint32_t dev = mli_dev_known(lord, d);
-    memlord_result r;
-    *out = NULL;
-    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
-    if (mli_type_host[d.type]) {
-        *out = mli_phys_storage(lord, 0);
-        return MEMLORD_OK;
-    }
-    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-    if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
-    return r;
-}
-
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
-                                                    uint32_t dev) {
-    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    while (++dev < n)
-        if (!phys || mli_phys_at(lord, dev) == phys) return dev;
-    return 0;
-}
-
-MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    uint64_t live = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        live = mli_add_saturated(live, mli_row_live(lord, MLI_BOOK_DEVICE, i));
-    return live;
-}
-
-/* -- the bytes in use: one figure for all functions that read a capacity --
-   The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
-   since. So a thread that asks before each alloc gets no more than was free at the sample. */
-
-MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
-}
-
-MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
-    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
-    return pool > live ? pool : live;
-}
-
-/* Sets *held to the bytes that a device holds now. Returns the bytes of the device that count as
-   used at its physical device. On a device other than the cpu the two numbers are equal. On the cpu
-   a free does not lower the result, because the host's allocator may keep the freed bytes and serve
-   later allocs from them. There the result is the most bytes that the device can have held since
-   the latest sample. The function computes two upper bounds of this number, and returns the smaller
-   one, but no less than the bytes held at the sample. The first bound is the bytes held at the
-   sample, plus the bytes allocated since. The second is the highest published bytes since the
-   sample, plus a batch for each thread. If the device's pool holds more than the live bytes, the
-   function uses the bytes of the pool instead of these bounds. */
-static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
-    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t live = 0, in = 0, bound;
-    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        uint64_t level;
-        if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
-        live += level;
-        in += level + mli_u64_load(&cell->out);
-        most += (int64_t)lord->counters.batch;
-    }
-    if ((int64_t)live < 0) live = 0;
-    *held = mli_dev_held(lord, dev, live);
-    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
-    if (*held > live) return *held > mark->held ? *held : mark->held;
-    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
-    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
-    if (bound < live) bound = live;
-    return bound > mark->held ? bound : mark->held;
-}
-
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
-    uint32_t i = 0;
-    *held = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
-        if (!mli_dev_uses_capacity(lord, i)) continue;
-        is = mli_dev_held_since(lord, i, &own);
-        *held = mli_add_saturated(*held, own);
-        if (is > was) used = mli_add_saturated(used, is - was);
-        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
-    }
-    used -= shrunk < used ? shrunk : used;
-    return used > *held ? used : *held;
-}
-
-MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
-    mli_lock_take(&phys->lock);
-    sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
-    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
-    mli_lock_drop(&phys->lock);
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
-    mli_device_record *d = mli_device_record_at(lord, dev);
-    mli_phys *from;
-    uint32_t guest = 0;
-    int busy;
-    mli_lock_take(&mli_process.cold_lock);
-    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
-    while (guest == dev);
-    busy = guest && to != &d->own_phys;
-    from = mli_phys_at(lord, dev);
-    if (from != to && !busy) {
-        mli_lock_take(&from->lock);
-        mli_lock_take(&to->lock);
-        busy = from->ticket_bytes != 0;
-        if (!busy) {
-            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
-                                                    device */
-            memset(&d->before, 0, sizeof d->before);
-        }
-        mli_lock_drop(&from->lock);
-        mli_lock_drop(&to->lock);
-    }
-    mli_lock_drop(&mli_process.cold_lock);
-    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
-}
-MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
-    mli_phys *phys = mli_phys_lock(lord, dev);
-    mli_oom oom = mli_device_record_at(lord, dev)->oom;
-    mli_lock_drop(&phys->lock);
-    oom.site = mli_site_display_of(lord, oom.site);
-    return oom;
-}
-
-MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
-    mli_phys *phys = mli_phys_storage(lord, i);
-    return i && mli_phys_at(lord, i) != phys ? NULL : phys;
-}
-
-MLI_PRIVATE double mli_nan(void) {
-    const uint64_t bits = (uint64_t)0x7ff8 << 48;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    if (!c->known) return mli_nan();
-    return mli_percent(c->used, c->total);
-}
-
-/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
-   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
-   admitted never exceed the limit. The bytes of an alloc are subtracted from its tickets after the
-   alloc was recorded. Until then they are in flight and count twice. A request that is refused only
-   because of bytes in flight tries again. */
-
-MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
-    const uint64_t most = (uint64_t)1 << 62;
-    return (int64_t)(bytes < most ? bytes : most);
-}
-
-MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
-    uint64_t held;
-    *left = INT64_MAX;
-    if (phys->limit)
-        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                tickets;
-    if (phys->sample.known) {
-        unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
-        if (unused < *left) *left = unused;
-    }
-    return phys->limit || phys->sample.known;
-}
-
-MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        uint64_t level = 0, out;
-        if (!cell) continue;
-        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
-        out = mli_u64_load_acquire(&cell->out);
-        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
-        sum += level + out;
-    }
-    return sum;
-}
-/* Sums mli_dev_sum over all devices at a phys. */
-static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
-    uint32_t i = 0;
-    uint64_t sum = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        sum += mli_dev_sum(lord, i, allocated, high);
-    return sum;
-}
-/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
-   holds at every moment while the function sums. For the upper bound the function reads the freed
-   bytes before the allocated ones, for the lower bound after them. */
-static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
-    uint64_t first = mli_phys_sum(lord, phys, !high, high);
-    uint64_t last = mli_phys_sum(lord, phys, high, high);
-    int64_t live = (int64_t)(high ? last - first : first - last);
-    return live > 0 ? (uint64_t)live : 0;
-}
-
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* how many times a reservation is tried again;
-                                                     the tries take about 50 ms together, and the
-                                                     thread sleeps for most of that time */
-/* Reserves bytes at a physical device. Returns 1 if it has reserved them, and 0 if they do not fit.
-   Returns -1 if they do not fit now but may fit at the next try: bytes in flight count twice, and
-   the upper bound of the live bytes may be too high while other threads change their cells. If
-   `again` is 0, returns 0 instead of -1. */
-static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
-                                               live bytes are less than 2^63 */
-    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->ticket_bytes += bytes;
-        return 1;
-    }
-    want -= want < phys->in_flight ? want : phys->in_flight;
-    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
-}
-
-/* -- tickets -- */
-
-#if !defined(MEMLORD_NO_VERIFY)
-MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
-    return mli_u32_load(&lord->limits->reservation_count) - 1;
-}
-MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
-    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
-                                                sizeof(mli_reservation));
-}
-#endif
-static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
-    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
-                                              ticket);
-}
-
-MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
-                                          memlord_device device) {
-    const mli_reservation *v = mli_ticket_find(lord, ticket);
-    mli_phys *phys;
-    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
-}
-
-/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
-   ticket was closed, or if another context adopted it. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
-}
-
-/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
-   phys. */
-static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
-    return named ? 1 : t->now.open_tickets;
-}
-static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
-    mli_reservation *v;
-    *ticket = named ? named : t->now.context->tickets[i];
-    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
-    return v && v->phys == phys ? v : NULL;
-}
-
-/* Computes which tickets cover a request at a phys. */
-static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    const mli_reserve *ask) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    mli_cover *cover = ask->cover;
-    uint32_t i, n = mli_draw_count(t, ask->named);
-    memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
-        memlord_ticket ticket;
-        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
-        uint64_t left = ask->bytes - cover->bytes, part;
-        if (!v) continue;
-        part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = ticket;
-        cover->part[cover->count++] = part;
-        cover->bytes += part;
-        if (v->account && v->account == ask->account) cover->held += part;
-    }
-}
-/* Moves bytes from one ticket to another, and from the account of `from` to the account of `to`. */
-static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
-                                     uint64_t bytes) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    from->remaining -= bytes;
-    to->remaining += bytes;
-    if (from->account == to->account) return;
-    mli_account_shift(lord, from->account, -(int64_t)bytes);
-    mli_account_shift(lord, to->account, (int64_t)bytes);
-}
-/* Takes the bytes that mli_cover_plan has chosen: subtracts them from the tickets. If a ticket's
-   account is not the account of the request, also subtracts the ticket's part from the bytes that
-   its account holds. The request's account already holds all bytes of the request. Requires: the
-   caller has held the phys lock since mli_cover_plan. */
-static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    const mli_cover *cover = ask->cover;
-    uint32_t i;
-    for (i = 0; i < cover->count; i++) {
-        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
-        v->remaining -= cover->part[i];
-        if (v->account != ask->account)
-            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
-                                           memlord_ticket request) {
-    mli_reservation *from;
-    uint32_t i;
-    cover->bytes = 0;
-    mli_lock_take(&phys->lock);
-    from = mli_ticket_find(lord, request);
-    for (i = 0; from && i < cover->count; i++) {
-        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
-        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
-        if (!to) continue;
-        mli_ticket_move(lord, from, to, part);
-        cover->bytes += part;
-    }
-    mli_lock_drop(&phys->lock);
-}
-
-/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
-   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
-   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
-   caller should try again. */
-static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
-                                     int patient) {
-    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
-    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
-    const int fits =
-        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
-    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
-    phys->ticket_bytes -= rest;
-    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
-}
-
-MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, const mli_reserve *ask,
-                                                         memlord_ticket *out) {
-    mli_reservation *v;
-    uint32_t tries = 0;
-    unsigned spins = 0;
-    for (;;) {
-        int fits = -1;
-        mli_lock_take(&phys->lock);
-        v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
-        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
-        if (fits > 0) break;
-        mli_lock_drop(&phys->lock);
-        if (!fits) return MEMLORD_E_LIMIT;
-        if (v)
-            mli_spin_wait(&spins);
-        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
-                                sizeof *v, &phys->closed_tickets, &phys->lock))
-            return MEMLORD_E_NOMEM;
-    }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
-                                     the same time */
-    if (ask->cover) mli_cover_take(lord, ask);
-    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
-    v->remaining = ask->bytes;
-    v->account = ask->account;
-    *out = mli_handle_open(&phys->closed_tickets);
-    mli_lock_drop(&phys->lock);
-    return MEMLORD_OK;
-}
-
-/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
-   adopted them. */
-static void mli_tickets_prune(memlord *lord, mli_thread *t) {
-    memlord_ticket *tickets = t->now.context->tickets;
-    uint32_t i, kept = 0;
-    for (i = 0; i < t->now.open_tickets; i++)
-        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
-    t->now.open_tickets = kept;
-}
-
-MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    memlord_ticket *tickets = t->now.context->tickets;
-    uint32_t i;
-    if (mli_is_orphan(lord, t)) return;
-    mli_tickets_prune(lord, t);
-    for (i = 0; i < t->now.open_tickets; i++)
-        if (tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
-    tickets[i] = ticket;
-    t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
-                                                  thread has no open ticket */
-}
-MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
-
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw) {
-    if (!draw->named) {
-        mli_tickets_prune(lord, t);
-        if (!t->now.open_tickets) {
-            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-            return;
-        }
-    }
-    draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
-    draw->phys->in_flight += draw->bytes;
-    mli_lock_drop(&draw->phys->lock);
-}
-
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = mli_draw_count(t, draw->named);
-    uint64_t left = recorded ? draw->bytes : 0;
-    mli_lock_take(&draw->phys->lock);
-    draw->phys->in_flight -= draw->bytes;
-    for (i = 0; i < n && left; i++) {
-        memlord_ticket ticket;
-        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
-        uint64_t part;
-        if (!v) continue;
-        part = v->remaining < left ? v->remaining : left;
-        v->remaining -= part;
-        mli_account_shift(lord, v->account, -(int64_t)part);
-        draw->phys->ticket_bytes -= part;
-        left -= part;
-    }
-    mli_lock_drop(&draw->phys->lock);
-}
-
-/* -- life -- */
-
-static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
-    (void)desc;
-    lord->limits->reservation_count.v = 1;
-}
-/* Takes or drops the locks of all physical devices. */
-static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
-}
-static MLI_COLD void mli_limits_forked(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
-}
-static MLI_COLD void mli_limits_free(memlord *lord) {
-    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
-}
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
-    MLI_LIFE_STATE(life, limits);
-    life->init = mli_limits_init;
-    life->lock = mli_limits_lock;
-    life->forked = mli_limits_forked;
-    life->free = mli_limits_free;
-}
-
-/* -- public -- */
-
-MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
-    mli_reservation *v;
-    int open;
-    if (!lord) return MEMLORD_OK;
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
-    if (open) {
-        v->phys->ticket_bytes -= v->remaining;
-        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
-        mli_handle_close(&v->phys->closed_tickets, &v->handle);
-    }
-    mli_lock_drop(&v->phys->lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
-    mli_thread *t;
-    mli_reservation *v;
-    int open;
-    if (!lord) return MEMLORD_OK;
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
-    if (open) mli_ptr_store(&v->owner, t->now.context);
-    mli_lock_drop(&v->phys->lock);
-    if (open) mli_ticket_attach(lord, t, ticket);
-    mli_thread_put(lord, t);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
@@ -18175,9 +18414,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     if (!settles) {
         f->asker = NULL;
         f->early_answer = answer;
-        if (!f->previous)
-            mli_queue_back_off(lord, f->queue,
-                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
+        if (!f->previous) mli_queue_back_off(lord, f->queue, f->queue->level + 1, now);
     }
     mli_fences_leave(lord);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
@@ -18205,44 +18442,18 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence, and returns the fence. */
-static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    f->asker = &mli_self;
-    if (f->queue->unasked == f) f->queue->unasked = f->next;
-    return f;
-}
-
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
-   fences that no thread has asked yet come first, because the first call of a `done` may record an
-   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
-   number) has asked that fence already. */
-static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
-                                       uint64_t round) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q;
-    for (q = p->first; q; q = q->next) {
-        mli_fence_record *f = q->unasked;
-        if (!f || f->asker) f = q->round < round ? q->first : NULL;
-        if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
-        if (f == q->first) q->round = round;
-        return mli_fence_claim(f);
-    }
-    return NULL;
-}
-
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
-    uint32_t type;
+    uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, mli_pends_of(lord, type), sel, round)) != NULL) {
+    for (dev = 1; dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++)
+        while (mli_selects(sel, mli_device_record_at(lord, dev)->device) &&
+               (f = mli_poll_next(lord, dev, round)) != NULL) {
             mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_fences_enter(lord);
@@ -18259,9 +18470,14 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
-    mli_queue *q, *found = NULL;
-    for (q = p->first; q; q = q->next) {
-        if (q->first->asker) continue;
+    mli_queue *found = NULL;
+    int level;
+    for (level = 0; level < MLI_REST_LEVELS; level++) {
+        const mli_queue *first = p->resting[level];
+        mli_queue *q = p->resting[level];
+        while (q && q->first->asker) /* passes the queues that other threads are asking */
+            q = q->next[MLI_RING_REST] == first ? NULL : q->next[MLI_RING_REST];
+        if (!q) continue;
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
         if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
@@ -18301,7 +18517,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer);
         mli_fences_enter(lord);
-        q = answer ? mli_queue_find(p, dev, id) : NULL;
+        q = answer ? mli_queue_find(lord, dev, id) : NULL;
     }
     mli_fences_leave(lord);
 }
@@ -18354,8 +18570,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
-    mli_side_charge(lord, side,
-                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
+    side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
@@ -18406,7 +18621,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw = mli_draw_none;
+    mli_draw_clear(&call->draw);
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
@@ -18427,7 +18642,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_anomalies_tell(lord);
@@ -18631,84 +18846,107 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
-static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
-    uint64_t had, out;
-    mli_lock_take(&row->lock);
-    had = mli_u64_load(&tag->arena);
-    out = had < c->out ? had : c->out;
-    mli_u64_store(&tag->arena, had + c->in - out);
-    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
-    mli_lock_drop(&row->lock);
-    return out;
+/* Returns how many bytes the tags of a device have more than the device. Without the lock a call
+   that is halfway may show as an excess. */
+static uint64_t mli_arena_excess(const mli_device_record *device) {
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    return tagged > arena ? tagged - arena : 0;
 }
+
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
-   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
-   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
-   excess. */
+   comes off the bytes of the device that have no tag. A call with a tag changes both balances under
+   the lock, so that mli_arena_trim_tag never sees one without the other. Each call compares `arena`
+   and `arena_tagged` after its changes. All these accesses are seq_cst. So of the calls that cause
+   an excess together at least one notices it. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
+    mli_row *row = c->tag ? mli_row_at(lord, MLI_BOOK_DEVICE, c->dev) : NULL;
     mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had = mli_u64_load(&device->arena), in, out;
+    uint64_t had, in, out;
+    if (row) mli_lock_take(&row->lock);
+    had = mli_u64_load(&device->arena);
     do {
         in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
         out = had < c->out ? had : c->out;
     } while (!mli_u64_cas(&device->arena, &had, had + in - out));
     c->in = in;
     c->out = out;
-    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    if (row) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+        had = mli_u64_load(&tag->arena);
+        c->tag_out = had < out ? had : out;
+        mli_u64_store(&tag->arena, had + in - c->tag_out);
+        (void)mli_u64_add(&device->arena_tagged, in - c->tag_out);
+        mli_lock_drop(&row->lock);
+    }
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
-   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
-   took off, or 0 if there is no excess. *number gets the row of the tag. */
-static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
-    uint64_t arena, tagged, most = 0;
-    uint32_t i;
-    mli_lock_take(&row->lock);
-    arena = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    for (i = 1; tagged > arena && i < rows; i++) {
-        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
-        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
-        most = mli_u64_load(&tag->arena);
-        largest = tag;
-        *number = i;
+/* Returns the least balance with which a tag has to give up bytes, or 0 if the tags of a device
+   have no excess. The tags with larger balances have less than the excess, and together with those
+   of this balance they have all of it. *largest gets the row of the tag with the largest balance.
+   Finds the result bit by bit, in a walk of the tags for each, so that the cost does not grow with
+   the square of their number. Other calls may change the balances meanwhile. */
+static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *largest) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint64_t excess = mli_arena_excess(device), all = mli_u64_load(&device->arena_tagged);
+    uint64_t bit = (uint64_t)1 << 62, cut = 0, most = 0;
+    if (!excess) return 0;
+    for (; bit && most < excess; bit >>= 1) {
+        const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+        uint64_t sum = 0;
+        uint32_t i;
+        for (i = 1; bit <= all && i < rows; i++) {
+            const mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+            const uint64_t bytes = tag->dev == dev ? mli_u64_load(&tag->arena) : 0;
+            if (bytes >= (cut | bit)) sum += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            *largest = i;
+        }
+        if (sum >= excess) cut |= bit;
     }
-    if (largest) {
-        if (most > tagged - arena) most = tagged - arena;
-        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
-    }
-    mli_lock_drop(&row->lock);
-    return most;
+    return most < excess ? cut | !cut : most;
 }
-/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
-   counts as an underflow. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+/* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
+   that balance is below `least`. If the tag loses bytes, counts an underflow. */
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+                                        uint64_t least) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row_delta d;
-    uint32_t tag = 0;
-    uint64_t bytes;
+    uint64_t had;
+    if (tag->dev != dev || mli_u64_load(&tag->arena) < least) return;
     memset(&d, 0, sizeof d);
-    for (;;) {
-        mli_shard_enter_to_count(lord, t);
-        bytes = mli_arena_excess(lord, dev, &tag);
-        d.word2 = mli_word2_of(0, tag, 0);
-        d.out = bytes;
-        if (bytes) mli_count(lord, t, &d, 1);
-        mli_shard_leave(t);
-        if (!bytes) return;
-        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
-                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    d.word2 = mli_word2_of(0, number, 0);
+    mli_shard_enter_to_count(lord, t);
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&tag->arena);
+    d.out = mli_arena_excess(device);
+    if (d.out > had) d.out = had;
+    mli_u64_store(&tag->arena, had - d.out);
+    (void)mli_u64_add(&device->arena_tagged, 0 - d.out);
+    mli_lock_drop(&row->lock);
+    mli_count(lord, t, &d, 1);
+    mli_shard_leave(t);
+    if (!d.out) return;
+    mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+}
+/* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
+   first of all, because the list of mistakes names the first. Other calls may add to the excess. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    uint32_t rows, i, largest = 1;
+    uint64_t cut, least;
+    while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
+        rows = mli_row_count(lord, MLI_BOOK_TAG);
+        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        for (least = cut + 1; least >= cut; least--)
+            for (i = 1; i < rows && mli_arena_excess(device); i++)
+                mli_arena_trim_tag(lord, t, dev, i, least);
     }
 }
 
@@ -18841,9 +19079,15 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
+/* Returns the number that a token has of its ledger and of its own place. A copy of the token is in
+   another place, and so does not have the number of its own. */
+static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token *token) {
+    return lord->generation + (uintptr_t)token;
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
-   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
+   word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
    with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
@@ -18860,7 +19104,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->generation;
+    token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
@@ -18913,7 +19157,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
     mli_site_given(site);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -19069,7 +19313,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
     stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
@@ -19085,7 +19329,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
+    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
@@ -19322,7 +19566,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->generation)
+        token->word[2] != mli_token_seal(lord, token))
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -19431,7 +19675,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token", site);
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -19484,7 +19728,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
@@ -20526,12 +20770,15 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 }
 
 /* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
-   is no memory. */
+   is no memory. Only the first look-up of a thread walks the list of the scope. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
-                                                       const mli_thread *t) {
-    mli_thread_scope *s = mli_thread_scope_first(scope);
-    for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
+                                                       mli_thread *t) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_SCOPE_RECORD, 0);
+    const mli_cache_entry *memo = mli_cache_find(t, scope, salt);
+    mli_thread_scope *s = memo ? (mli_thread_scope *)memo->value : mli_thread_scope_first(scope);
+    while (s && s->thread != t->id) s = s->next; /* only the thread itself adds its thread scopes */
+    if (s && !memo) mli_cache_set(lord, t, scope, salt, s, 0);
+    if (s) return s;
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -21215,9 +21462,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest), or NaN if both are 0. */
+/* Returns part / (part + rest), or -1 if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+    return part | rest ? (double)part / ((double)part + (double)rest) : -1;
 }
 static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
     return mli_share(s->cache_hits, s->cache_misses);
@@ -21235,7 +21482,7 @@ MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 };
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
     double rate = mli_rates[i].of(stats);
-    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+    return rate >= 0 ? mli_whole(rate * 1e9 + 0.5) : UINT64_MAX;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
@@ -21332,12 +21579,13 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
         offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    const uint32_t dev = mli_dev_known(lord, sel);
+    uint32_t i = 0;
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_SITE, dev, i)) != 0) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
@@ -21436,9 +21684,10 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint32_t i = 0;
     size_t n = 0;
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         (void)mli_tag_stat_fill(lord, i, &s);
@@ -21475,6 +21724,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;
+        device->watch.distance = 0;
         memset(&device->oom, 0, sizeof device->oom);
         mli_lock_drop(&phys->lock);
     }
@@ -21551,13 +21801,14 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
-    uint32_t i;
+    uint32_t i = 0, dev;
     int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+    dev = tag ? 0 : mli_dev_known(lord, sel);
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
         memlord_tag_stat s;
         if (tag && strcmp(name, tag)) continue;
@@ -21580,17 +21831,17 @@ MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
 }
 MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    if (!stats || stats->largest_free == UINT64_MAX) return -1;
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
 MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
     size_t i;
-    if (!stats || !name) return mli_nan();
+    if (!stats || !name) return -1;
     for (i = 0; i < MLI_RATE_COUNT; i++)
         if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
-    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return -1;
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
@@ -21676,16 +21927,13 @@ static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, ui
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
     uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
+    uint32_t i = 0;
     if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
     mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
+    while ((i = mli_row_next(lord, list->book, dev, i)) != 0) {
+        const uint64_t live = mli_row_live(lord, list->book, i);
         mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, mli_row_at(lord, list->book, i)->subject, live);
     }
     mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
     mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
@@ -21806,6 +22054,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 /* Runs a band check on a device, and then a collection if one is due and none runs there yet.
    `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
+/* Does so on all devices that share the memory of `dev`: what is in use has changed for all. */
+MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
+                                               int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
    serves the reason, and E_STATE if a collection runs already, or no callback could run. */
@@ -21861,11 +22112,10 @@ MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands
 
 /* -- the strategy -- */
 
-#define MLI_DEFAULT_BANDS 3
+#define MLI_DEFAULT_BANDS 2
 static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
-    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
-    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
-    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+    {75, 90, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+    {90, 101, MEMLORD_METRIC_FREED, 0, 5, MEMLORD_COMBINE_MAX},
 };
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
@@ -21873,17 +22123,19 @@ static const mli_strategy mli_default_strategy = {
 /* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
    the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
+                 percent = mli_argument(&b->percent);
+    if (lo < 0 || lo >= hi) return ": lo and hi must be 0 <= lo < hi";
+    if (hi > 1e9) return ": hi must be a percentage; 101 is above everything";
+    if (percent < 0 || percent > 1e9) return ": percent must be 0 or more";
     if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
     if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    if (!b->bytes && percent <= 0) return ": no threshold: set bytes or percent";
     return NULL;
 }
 
 /* Returns the index of the first band that covers a used percent, or n if none does. While the used
-   percent is not known (NaN), it returns the first band that covers all of 0 to 100. */
+   percent is not known (-1), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -21907,20 +22159,21 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+/* Warns of bands that are legal but probably not meant: overlaps, and gaps above the first one. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
-    double at = 0, next;
+    double at = 0, end;
     for (i = 1; i < n; i++)
         if (mli_band_overlaps(bands, i))
             mli_logf(lord, MEMLORD_LOG_WARNING,
                      "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
-    for (;; at = next) {
+    for (;; at = end) {
         while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
         if (at > 100) return;
-        next = mli_band_start_above(bands, n, at);
-        if (next > 100) break;
-        mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
+        end = mli_band_start_above(bands, n, at);
+        if (end > 100) break;
+        if (at > 0)
+            mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band from %g to %g", at, end);
     }
     mli_logf(lord, MEMLORD_LOG_WARNING,
              "[strategy] no band covers from %g up: a full device wants hi over 100",
@@ -22007,6 +22260,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
         device->watch.waiting_rearm = 0;
+        device->watch.distance = 0;
         mli_lock_drop(&phys->lock);
     }
     mli_callbacks_leave(lord);
@@ -22041,6 +22295,10 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 typedef struct mli_band_state {
     memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
                                force, and then only used_percent is set */
+    uint64_t whole, used;   /* the capacity or the limit (0: neither is known), and how many bytes
+                               of it are in use */
+    uint64_t part;          /* how many bytes of `used` are the device's */
+    int64_t least;          /* how many of these remain if all blocks are freed; INT64_MAX: all */
     int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
@@ -22061,7 +22319,7 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
     if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
     share = (double)cap * b->percent / 100.0; /* exact for whole percents */
     if (!(share > 0)) return b->bytes;
-    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    part = share < 1 ? 1 : mli_whole(share);
     if (!b->bytes) return part;
     return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
@@ -22098,27 +22356,42 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
-   limit. */
-static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
-    const double bytes = edge * (double)phys->limit / 100.0;
-    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + (mli_percent(at, phys->limit) < edge);
+/* Sets v->whole, used, part and least. The used bytes are those of the latest sample and what the
+   ledger recorded since, the figure of memlord_headroom. On the cpu they may be less than the
+   ledger holds, because memory that was never touched is not in use. If no sample is known, they
+   are the live bytes, and the limit is the whole. */
+static void mli_band_usage(memlord *lord, const mli_phys *phys, uint32_t dev, mli_band_state *v) {
+    const int known = phys->sample.known;
+    uint64_t held;
+    v->whole = known ? phys->sample.total : phys->limit;
+    v->part = v->level.live;
+    v->used = known ? mli_phys_grown(lord, phys, dev, &held, &v->part) : mli_phys_live(lord, phys);
+    if (!known) return;
+    if (phys->device.type != MEMLORD_DEVICE_CPU && v->used < held) v->used = held;
+    v->least = (int64_t)v->level.reserved;
+    if (mli_type_of(lord, dev) == MEMLORD_DEVICE_CPU) v->least = INT64_MAX;
 }
 
-/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
-   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so that it changes with the live bytes. */
-static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
-                           mli_band_state *v) {
-    uint64_t others = total > v->level.live ? total - v->level.live : 0;
-    size_t i;
-    for (i = 0; i < 2 * s->n; i++) {
-        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        uint64_t at = mli_edge_bytes(phys, edge);
-        at = at > others ? at - others : 0;
-        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
-        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
+/* Moves the marks v->rise and v->fall closer if the used percent reaches an edge of a band before.
+   All devices at the physical device change the used percent, so each may go its share of the way.
+   That is cut to whole bytes, so a check may come too early, but not too late. */
+static void mli_band_edges(memlord *lord, const mli_phys *phys, mli_band_state *v) {
+    double devices = 0;
+    uint32_t i = 0;
+    size_t k;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) devices++;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        const mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
+        for (k = 0; s && k < 2 * s->n; k++) {
+            const double edge = k & 1 ? s->bands[k / 2].hi : s->bands[k / 2].lo;
+            const double way = (edge - v->event.used_percent) / 100 * (double)v->whole / devices;
+            uint64_t mark = v->part;
+            if (way > 9e18 || way < -9e18) continue; /* too far to reach */
+            mark += (uint64_t)(int64_t)way;
+            if (way > 0 && mark < v->rise) v->rise = mark;
+            if (way <= 0 && (int64_t)mark > v->least && mark > v->fall) v->fall = mark;
+        }
     }
 }
 
@@ -22166,10 +22439,13 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
 /* Compares a device with the threshold of its band, and sets the marks for the next check. */
 static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     memlord_gc_event *e = &v->event;
-    uint64_t eighth = e->threshold / 8, again;
+    const uint64_t eighth = e->threshold / 8, end = mli_metric_value(e->metric, &w->gc_end);
+    const uint64_t again = mli_add_saturated(end, w->distance ? w->distance : eighth ? eighth : 1);
+    uint64_t low = e->threshold - eighth;
+    if (w->distance && end < low) low = end; /* the collection itself made the metric fall */
     e->value = mli_metric_value(e->metric, &v->level);
-    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
-    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    if (e->value < low) w->distance = 0;
+    if (e->value < low || e->value >= again) w->waiting_rearm = 0;
     v->due = !w->waiting_rearm && e->value >= e->threshold;
     mli_band_marks(w, again, v);
 }
@@ -22181,23 +22457,23 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
-                                                               limit */
     memlord_gc_event *e = &v->event;
-    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
+    double used = -1;
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? mli_percent(total, phys->limit)
-                              : mli_used_percent(&phys->sample);
-    if (s) v->level = mli_row_levels(lord, dev);
-    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
+    v->level = mli_row_levels(lord, dev);
+    mli_band_usage(lord, phys, dev, v);
+    e->used_percent = -1;
+    if (v->whole) e->used_percent = used = mli_percent(v->used, v->whole);
+    if (used > 100) used = 100;
+    if (s) i = mli_band_at(s->bands, s->n, used);
     if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
     e->band = e->threshold ? i : SIZE_MAX;
     if (e->threshold) e->metric = s->bands[i].metric;
     mli_free_interval_set(lord, dev, w, v);
     if (e->threshold) mli_band_compare(w, v);
-    if (s && limited) mli_band_edges(phys, s, total, v);
+    if (v->whole) mli_band_edges(lord, phys, v);
     mli_watch_set_margins(lord, dev, w, v);
 }
 
@@ -22304,12 +22580,16 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. Returns 0 if no such callback is left. */
+   the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
+   a number of mli_serial_next. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   uintptr_t here, mli_gc_entry *out) {
+                                   uint64_t newest, uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
+    uint64_t last;
     mli_callbacks_enter(lord);
-    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
+    last = w->gc_serial;
+    while ((c = mli_gc_next(lord, e->device, e->reason, last)) && c->serial << 2 > newest << 2)
+        last = c->serial;
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
@@ -22376,8 +22656,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
 /* Records the end of a collection. If a callback could run, the freed bytes of the device start
    again from 0; if result->family is 1, so do those of all devices of its type. If no callback
    could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
-   then wait to rearm. */
-static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
+   then wait to rearm. If the default strategy has got back less than a quarter of the bytes from
+   which on it rearms, its next collection is twice as far away. */
+static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, const memlord_gc_event *e, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_watch *w = &device->watch;
@@ -22397,29 +22678,36 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
         w->gc_end = mli_row_levels(lord, dev);
         w->waiting_rearm = 1;
     }
+    if (e->band != SIZE_MAX && mli_ptr_load(&w->strategy) == &mli_default_strategy) {
+        const uint64_t eighth = e->threshold / 8, above = e->value - (e->threshold - eighth);
+        if (!w->distance) w->distance = result->ran ? e->threshold : eighth;
+        w->distance = result->reclaimed < above / 4 ? 2 * w->distance : 0;
+    }
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. A callback that
+   is added during the run is first called in the next one. Requires: this thread has set
+   `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint64_t newest = mli_serial_next(lord);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, newest, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
         all->reclaimed = mli_add_saturated(all->reclaimed, one.reclaimed);
     }
-    mli_gc_finish(lord, dev, rest, all);
+    mli_gc_finish(lord, dev, e, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
@@ -22444,6 +22732,15 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
     else
         mli_u32_store_release(&w->gc_running, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
+                                               int safe) {
+    const mli_phys *phys = mli_phys_at(lord, dev);
+    uint32_t i = 0;
+    mli_band_check(lord, dev, t, safe);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        if (i != dev) mli_band_check(lord, i, NULL, safe);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
@@ -23210,7 +23507,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
-    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
+    phys->limit = mli_whole(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
 }
 
@@ -23615,10 +23912,9 @@ static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, si
 /* -- life -- */
 
 static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
-    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    lord->room->poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    lord->room->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
 }
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
@@ -23647,11 +23943,12 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
    If the device's capacity source made the call, a due collection runs in a later call. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+    if (!mli_self.in_host_alloc &&
+        (mli_dev_watch(lord, dev) || mli_types_watched(lord, UINT32_MAX))) {
         mli_callbacks_enter(lord);
         if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
         mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
+        mli_phys_bands_check(lord, dev, NULL, safe);
     }
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
@@ -23732,7 +24029,11 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     r = mli_dev(lord, device, &dev);
     if (r) return r;
     to = mli_phys_storage(lord, 0);
-    if (!mli_type_host[physical.type]) {
+    if (mli_type_host[physical.type]) {
+        if (physical.type != MEMLORD_DEVICE_CPU &&
+            mli_device_word(physical) != mli_device_word(device))
+            return MEMLORD_E_STATE;
+    } else {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
         to = &mli_device_record_at(lord, other)->own_phys;
@@ -23759,7 +24060,8 @@ MLI_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device 
     memlord_capacity c;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    fraction = mli_argument(&fraction);
+    if (fraction <= 0 || fraction > 1) return MEMLORD_E_INVALID;
     r = mli_phys_with_capacity(lord, device, &phys);
     if (r) return r;
     (void)memlord_capacity_get(lord, device, &c);
@@ -25028,9 +25330,9 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
                          room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
-    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
+        mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
         const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);
@@ -25925,7 +26227,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_holders_check(lord, dev);
         mli_snapshots_look(lord);
     }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+    if (requested || mli_u32_load(&w->near_threshold)) mli_phys_bands_check(lord, dev, t, safe);
 }
 
 /* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is
@@ -26368,25 +26670,24 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
 
 /* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
-    if (!policy) return MEMLORD_OK;
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
-               ? MEMLORD_OK
-               : MEMLORD_E_INVALID;
+    return policy && (policy->max_ms < policy->initial_ms || mli_argument(&policy->multiplier) < 1)
+               ? MEMLORD_E_INVALID
+               : MEMLORD_OK;
 }
 
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    const double most = 4294967296.0; /* over any max_ms; larger powers could overflow */
     double ms, power;
     if (!policy) policy = &mli_default_retry;
     if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (power > most) power = most;
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
-    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+    return ms < policy->max_ms ? (uint32_t)mli_whole(ms) : policy->max_ms;
 }
 
 /* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
@@ -26912,6 +27213,10 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
     }
+    /* the sums are modulo 2^64, and below 0 each row would agree with them */
+    if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
+        return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
+                               0 - v->detached.blocks, 0 - v->detached.bytes);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;
@@ -27260,7 +27565,7 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
     }
     for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
     if (best <= 0) return;
-    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->rate = mli_whole(slope[i] + 0.5);
     s->fit = fit[i];
     s->since = i;
     s->points = points[i];
@@ -27401,7 +27706,7 @@ typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
-    for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
+    for (leaks->room = 64; MLI_LEAKS > leaks->room && leaks->room / 2 < blocks;) leaks->room *= 2;
     leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
     if (!leaks->at) leaks->room = 0;
     return leaks->at != NULL;
@@ -28095,7 +28400,7 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     if (sample->context) line->context = sample->context;
     line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
                                   neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+    line->fullness = mli_whole(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
    process, and those of other processes. If the ledger has grown or shrunk since the
@@ -28590,7 +28895,7 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
     size_t i, k;
     for (i = 1; i < callers->count; i++) {
         const mli_caller moving = callers->at[i];
-        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+        for (k = i; k && moving.share > callers->at[k - 1].share; k--)
             callers->at[k] = callers->at[k - 1];
         callers->at[k] = moving;
     }
@@ -29615,7 +29920,7 @@ MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_
     if (!node) s.frame[s.n++] = b->frame;
     for (; node; node = mli_stack_node_at(x->lord, node)->parent)
         s.frame[s.n++] = mli_frame_of_place(x, mli_stack_node_at(x->lord, node)->site->frame);
-    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
+    for (; scope && sizeof s.frame / sizeof *s.frame > s.n; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
 }
@@ -32242,7 +32547,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
     const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
                          span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
     uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+    for (; *at < r->snapshots && end > r->snapshot[*at]->time; (*at)++)
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }
@@ -34956,7 +35261,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     mli_share_blocks_each(&w->shares, mli_heap_older, w);
     mli_share_blocks_each(&w->shares, mli_heap_live, w);
     mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
-    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+    for (; w->gone_end > w->gone; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
 }
 static MLI_COLD void mli_heap_write(void *writer) {
     mli_heap_writer *w = (mli_heap_writer *)writer;
@@ -36302,11 +36607,17 @@ MLI_API memlord_format memlord_format_for(const char *path) {
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                             const char *directory) {
     const char *kept;
+    uint32_t error;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (!directory || !*directory) directory = lord->saving->output_dir;
+    error = mli_directory_error(directory ? directory : ".");
+    if (error)
+        mli_save_failed(lord, "[save] no report in ", directory ? directory : ".", MEMLORD_E_IO,
+                        error);
+    r = error ? MEMLORD_E_IO : mli_name(lord, directory, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);
@@ -36824,12 +37135,19 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
 }
+enum {
+    MLI_FLAGS = MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_SITES | MEMLORD_FLAG_EXACT |
+                MEMLORD_FLAG_DEFER | MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_ENV |
+                MEMLORD_FLAG_NO_SNAPSHOT_THREAD
+};
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     const char *why = mli_stacks_check(desc);
     if (!why) why = mli_events_check(desc);
     if (!why) why = mli_snapshots_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
         why = "[create] allocator: one of alloc and free is missing";
+    if (desc->flags & ~(uint32_t)MLI_FLAGS) why = "[create] flags: there is no such flag";
+    if (desc->poll_ms && desc->poll_ms < MLI_POLL_MS_MIN) why = "[create] poll_ms is below 10";
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 

@@ -2581,7 +2581,7 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     while (*done < n) {
         i = *done ? (*done + n) / 2 : 0;
         if (waits)
-            for (i = 0; i < n - 1 && mark[i].position < waits;) i++;
+            for (i = 0; i < n - 1 && waits > mark[i].position;) i++;
         r = mli_cuda_event_call(d, waits && d->event_wait ? d->event_wait : d->event_query, context,
                                 mark[i].event->handle);
         if (r == 0) {
@@ -3512,10 +3512,13 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 if memlord_alloc_retry accepts a policy. */
+/* Returns 1 if memlord_alloc_retry accepts a policy. Tests the bits of the multiplier: numbers from
+   1 to the largest are between those of 1 and of infinity. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-           policy->multiplier <= 1.7976931348623157e308;
+    uint64_t bits;
+    memcpy(&bits, &policy->multiplier, sizeof bits);
+    return policy->max_ms >= policy->initial_ms && bits >= (uint64_t)0x3ff << 52 &&
+           bits < (uint64_t)0x7ff << 52;
 }
 
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
@@ -4150,8 +4153,8 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
 
 /* An error has the same number as a CUresult and as a cudaError_t, so a cast converts it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
-    return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
-                                                         q->mem_flags);
+    return (cudaError_t)mli_cuda_loaded.table.mem_create(
+        q->handle, q->bytes, (const mli_cuda_prop *)q->prop, q->mem_flags);
 }
 
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
@@ -4268,6 +4271,7 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 #endif
 
 #ifdef __cplusplus
+extern "C++" {
 #define MLI_CUDA_FORM(name, params, call)                                                     \
     template <class T>                                                                        \
     inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MLI_CUDA_ITEMS params,       \
@@ -4296,6 +4300,7 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 #undef MLI_CUDA_FORM
+}
 #endif
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \

@@ -4,6 +4,7 @@
 #   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
 #   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
 #   sh bench/run.sh size   the size of the code alone
+#   sh bench/run.sh code   bytes of code and constants of the whole, a number
 #   sh bench/run.sh instructions  the instructions a pair alone
 #   sh bench/run.sh peaks  the peaks of several threads alone
 #   sh bench/run.sh programs  whole programs under the interposer, and its stacks, alone
@@ -585,6 +586,11 @@ kept_text() {
     text_of "$2"
 }
 
+whole_text() {
+    $cc -std=c99 -O2 -pthread -c bench/lord.c -o $out/whole.o
+    text_of $out/whole.o
+}
+
 # demand_size WHAT LIMIT BYTES: prints a size, and notes its demand: LIMIT in KiB, or none
 demand_size() {
     printf '%-44s %9s  %6s KiB\n' "$1" "$3" "$(awk "BEGIN { printf \"%.1f\", $3 / 1024 }")"
@@ -594,10 +600,9 @@ demand_size() {
 bench_size() {
     echo
     echo "Bytes of code (gcc -O2: code and constants)"
-    $cc -std=c99 -O2 -pthread -c bench/lord.c -o $out/whole.o
     parts $out/parts.o
     parts $out/few.o -DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY -DMEMLORD_NO_THREADS
-    demand_size 'everything' 276 "$(text_of $out/whole.o)"
+    demand_size 'everything' 276 "$(whole_text)"
     demand_size 'all calls but reports' 148 \
         "$(core_calls $out/parts.o | kept_text $out/parts.o $out/core.o)"
     demand_size '  its unwind tables, not in these' '' "$(tables_of $out/core.o)"
@@ -627,6 +632,10 @@ size_modules() {
     done
 }
 
+if [ "${1:-}" = code ]; then
+    whole_text
+    exit 0
+fi
 : >$musts
 if [ "${1:-}" = size ]; then
     bench_size

@@ -30,8 +30,8 @@ TABLE = re.compile(r'#define (MLI_\w+)\(X\)')
 EACH_ROW = re.compile(r'#define MLI_X\(([\w, ]+)\) (\S+(?: \S+)*)$')
 ROW = re.compile(r' X\(((?:"[^"]*"|[^"()])*)\)(?: *\n? */\* ((?:.|\n)*?) \*/)?')
 WIDTH = 100
-PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
-CALLED = re.compile(r'^(?:MEMLORD_API|MLI_INLINE)\b.*?\b(memlord_\w+)\(', re.M)
+PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API|MLI_API_INLINE)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
+CALLED = re.compile(r'^(?:MEMLORD_API|MLI_API_INLINE)\b.*?\b(memlord_\w+)\(', re.M)
 GROUP = re.compile(r'^/\* -- ([\w ]+?)(?:: (.+?))? --', re.M)
 
 
@@ -177,7 +177,8 @@ def rows(lines, at):
     text = '\n'.join(line[0].rstrip('\\ ') for line in lines[at:end + 1])
     for found in ROW.finditer(text):
         arguments = [a.strip() for a in re.findall(r'(?:"[^"]*"|[^",])+', found.group(1))]
-        comment = ' '.join((found.group(2) or arguments[-1].strip('"')).split())
+        last = re.sub(r'"\s*"', '', arguments[-1]).strip('"')  # adjacent literals are one
+        comment = ' '.join((found.group(2) or last).split())
         yield arguments, comment, lines[at + text.count('\n', 0, found.start() + 1)]
 
 

@@ -10,7 +10,7 @@ import sys
 from sections import sections
 
 MOST = 159
-FUNCTION = re.compile(r'^(?:MEMLORD_API|MLI_INLINE)\b.*?\b(memlord_\w+)\(')
+FUNCTION = re.compile(r'^(?:MEMLORD_API|MLI_API_INLINE)\b.*?\b(memlord_\w+)\(')
 VERB = re.compile(r'/\* (?:[A-Z]\w*s)\b')
 
 

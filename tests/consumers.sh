@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+needs build/llama
 out=build/consumers
 rings="0 ${MEMLORD_TEST_ALL:+256} 4096"
 why=$out/said
@@ -227,10 +228,6 @@ for events in $rings; do
     d=$out/$events
     consumers "ring of $events"
 done
-if [ -x build/llama ]; then
-    schema 'llama: a profile is what tests/profile.schema.json says' llama_follows
-else
-    skip 'llama: a profile is what tests/profile.schema.json says' 'no build/llama'
-fi
+schema 'llama: a profile is what tests/profile.schema.json says' llama_follows
 schema 'the samples of tests/page are what tests/profile.schema.json says' samples_follow
 plan

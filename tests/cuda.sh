@@ -97,6 +97,16 @@ check "without it the check names what is missing" \
     "gcc -std=c99 $flags tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c $link -o $out/plain;
      FAKE_CUDA_DEVICES=1 $out/plain $(echo $names | wc -w)"
 
+echo '#define CUDA_VERSION 12000
+typedef int CUresult;
+typedef struct { int words[8]; } CUmemAllocationProp;' >$out/cuda.h
+check "the implementation compiles after cuda.h, a stand-in or a toolkit's, in C and in C++" \
+    "for cc in 'gcc -std=c99 -x c' 'g++ -std=c++11 -x c++' 'clang++ -std=c++11 -x c++'; do
+         for include in '$out -isystem tests/fake_cuda/include' ${toolkit:+$include}; do
+             \$cc $warn -I. -isystem \$include -include cuda.h -include memlord.h -DMEMLORD_CUDA_IMPLEMENTATION \
+                 -fsyntax-only memlord_cuda.h;
+         done;
+     done"
 driver="tests/matrix/cuda_driver.c build/release/cuda.o $link -l:libcuda.so.1 -L$fake"
 with_toolkit "with cuda.h the driver's virtual memory is counted, from C and from C++, and compiled out" \
     "for cc in 'gcc -std=c99 -x c' 'g++ -std=c++11 -x c++' 'gcc -std=c99 -DMEMLORD_DISABLE -x c'; do
@@ -189,9 +199,10 @@ with_toolkit "the driver has every symbol that is looked for" \
          grep -qx \$name $out/driver || echo \$name; done"
 nvcc=$home/bin/nvcc
 if [ -n "$toolkit" ] && [ -x "$nvcc" ]; then
-    check "nvcc compiles and links a .cu with both headers" \
-        "$nvcc -std=c++17 -I. -x cu tests/matrix/cuda_use.c $both -o $out/nvcc -Xlinker -lpthread -DUSE_MAIN;
-         $out/nvcc"
+    check "nvcc compiles and links a .cu with both headers, without a warning in C++20" \
+        "for std in 17 20; do
+             $nvcc -std=c++\$std -Werror all-warnings -I. -x cu tests/matrix/cuda_use.c $both -o $out/nvcc -DUSE_MAIN; $out/nvcc;
+         done"
     check "nvcc with the per-thread default stream, and the shim" \
         "$nvcc -std=c++17 -I. --default-stream per-thread -x cu -c tests/matrix/cuda_shim.c -o $out/nvcc_shim.o;
          nm -u $out/nvcc_shim.o | grep -E 'U cuda(Malloc|Free)' || true"

@@ -111,6 +111,7 @@ look_for_programs() { # what tests/programs.sh runs
 look_for_ports() {
     look_for_test
     look 'gcc-i686-linux-gnu libc6-dev-i386-cross' builds i686-linux-gnu-gcc
+    look g++-i686-linux-gnu builds i686-linux-gnu-g++ -x c++
     look 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' builds aarch64-linux-gnu-gcc
     look 'gcc-arm-linux-gnueabihf libc6-dev-armhf-cross' builds arm-linux-gnueabihf-gcc
     look 'gcc-riscv64-linux-gnu libc6-dev-riscv64-cross' builds riscv64-linux-gnu-gcc
@@ -126,6 +127,7 @@ look_for_ports() {
 look_for_gates() { # for tests/gates/
     look_for_test
     look 'gcc-i686-linux-gnu libc6-dev-i386-cross' builds i686-linux-gnu-gcc
+    look g++-i686-linux-gnu builds i686-linux-gnu-g++ -x c++
     look 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' builds aarch64-linux-gnu-gcc
     look 'gcc-s390x-linux-gnu libc6-dev-s390x-cross' builds s390x-linux-gnu-gcc
     look qemu-user has qemu-aarch64
@@ -134,6 +136,9 @@ look_for_gates() { # for tests/gates/
     look wine has wine
     look musl-tools has musl-gcc
     look universal-ctags has ctags # for tests/modules.py
+    look rustc rustc --version # for tests/names.sh, as are the next for tests/symbols.sh
+    look 'libc++-dev libc++abi-dev' builds clang++ -x c++ -stdlib=libc++
+    look xz-utils has xz
     look npm has npm # for zig
 }
 

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 out=$PWD/build/embed root=$PWD
 why=$out/why
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
+needs build/symbolize
 rm -rf "$out" && mkdir -p "$out" && ln -s "$root/memlord.h" "$root/examples" "$out" || exit 1
 
 # RECIPE [ADDED FLAGS]: runs the commands cc and c++ of its first comment, in the output directory.
@@ -69,14 +70,10 @@ run app && cmp "$out/bare.said" "$out/app.said" >>"$why" 2>&1
 verdict $? 'it says the same as without'
 
 name='wrap.c counts each block of run.c to the byte, and all are freed'
-if [ -x build/symbolize ]; then
-    build/symbolize "$out/app.json" -o "$out/named.json" >"$why" 2>&1 # 1: glibc has no lines
-    "${CC:-gcc}" -O0 -c examples/embed/run.c -o "$out/plain.o" >>"$why" 2>&1 &&
-        python3 tests/embed/model.py check "$out/named.json" "$prompt" "$out/plain.o" >>"$why" 2>&1
-    verdict $? "$name"
-else
-    skip "$name" 'no build/symbolize'
-fi
+build/symbolize "$out/app.json" -o "$out/named.json" >"$why" 2>&1 # 1: glibc has no lines
+"${CC:-gcc}" -O0 -c examples/embed/run.c -o "$out/plain.o" >>"$why" 2>&1 &&
+    python3 tests/embed/model.py check "$out/named.json" "$prompt" "$out/plain.o" >>"$why" 2>&1
+verdict $? "$name"
 
 for cc in gcc clang; do
     name="$cc: each wrapped function counts, and a foreign pointer is unknown"

@@ -10,6 +10,7 @@ list=$out/list
 rm -rf "$out" && mkdir -p "$out/app" && : >"$list" || exit 1
 unset MAKEFLAGS MAKELEVEL MFLAGS PKG_CONFIG_SYSROOT_DIR DESTDIR PREFIX
 build_memlord
+needs build/diff
 why=$out/why
 version=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 warn='-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror'
@@ -61,13 +62,9 @@ link=$(mktemp -d) && trap 'rm -rf "$link"' EXIT && ln -s "$root" "$link/root" &&
     says "$why" '^MemLord '
 verdict $? 'the installed interposer runs'
 
-if [ -x build/diff ]; then
-    "$root/bin/memlord-diff" >"$why" 2>&1
-    [ $? = 2 ]
-    verdict $? 'the installed tools run'
-else
-    skip 'the installed tools run' 'no build/diff: make build/diff'
-fi
+"$root/bin/memlord-diff" >"$why" 2>&1
+[ $? = 2 ]
+verdict $? 'the installed tools run'
 
 # A system without stb_ds.h: its include directory without that of stb.
 mkdir -p "$out/system" && ln -s /usr/include/* "$out/system/" && rm -f "$out/system/stb" &&

@@ -150,15 +150,23 @@ own_stb() { # COMPILER STANDARD
         "$(compiler "$1" "$2") -DMEMLORD_STB_DS_H='\"$out/stb_ds.h\"' -fsyntax-only $m/impl.c"
 }
 
-# Words are aligned otherwise there.
+# The command that compiles for 32 bits: with the compiler's own flag, or a cross compiler.
+with_32_bits() { # COMPILER STANDARD
+    case $2 in c++*) header=new ;; *) header=errno.h ;; esac
+    for command in "$(compiler "$1" "$2") -m32" "$(compiler "i686-linux-gnu-$1" "$2")"; do
+        echo "#include <$header>" | $command -E - >/dev/null 2>&1 && echo "$command -isystem $out" && return
+    done
+}
+
+# Words are aligned otherwise there, and an address is shorter than a handle.
 narrow() { # COMPILER STANDARD
-    name="$1 $2: the implementation with 32 bits"
-    if ! echo '#include <errno.h>' | gcc -m32 -E -x c - >/dev/null 2>&1; then
-        skip "$name" 'no 32-bit headers (gcc-multilib)'
+    command=$(with_32_bits "$1" "$2")
+    if [ -z "$command" ]; then
+        skip "$1 $2: the implementation with 32 bits" 'no 32-bit headers (g++-i686-linux-gnu)'
         return
     fi
-    check "$name" \
-        "$(compiler "$1" "$2") -m32 -c $m/impl.c -o $out/narrow_$1_$(word "$2").o"
+    check "$1 $2: the implementation with 32 bits" "$command -c $m/impl.c -o $out/narrow_$1_$(word "$2").o"
+    check "$1 $2: a handle keeps its 64 bits where an address has 32" "$command -fsyntax-only $m/keys.c"
 }
 
 # The API as a host uses it; in C++ the section for it, too, without exceptions and RTTI.
@@ -178,23 +186,6 @@ other_clangs() {
             uses_alone "$cc" $std
         done
     done
-}
-
-# Alignment and the size of an address are others.
-wide_keys() {
-    for std in c99 c++11; do
-        name="clang $std: a handle keeps its 64 bits where an address has 32"
-        case $std in c99) header=stdint.h as='clang -x c' ;; *) header=new as='clang++ -x c++' ;; esac
-        if echo "#include <$header>" | $as -m32 -E - >/dev/null 2>&1; then
-            check "$name" "$(compiler clang $std) -m32 -fsyntax-only $m/keys.c"
-        else
-            skip "$name" "no 32-bit <$header> (gcc-multilib, g++-multilib)"
-        fi
-    done
-    if command -v i686-linux-gnu-gcc >/dev/null; then
-        check "gcc c99: a handle keeps its 64 bits where an address has 32" \
-            "$(compiler i686-linux-gnu-gcc c99) -fsyntax-only $m/keys.c"
-    fi
 }
 
 # A line is one site in a program, whichever of its files have it, and another in each library.
@@ -251,7 +242,6 @@ main() {
         left_out $cc everything '' "-DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY -DMEMLORD_NO_PAGE \
             -DMEMLORD_NO_PROFILES -DMEMLORD_NO_REPORTS -DMEMLORD_NO_THREADS"
     done
-    wide_keys
     check "C without GNU extensions has the loop forms alone" \
         "gcc -std=c99 -U__GNUC__ -I. -fsyntax-only -DTRAP=8 $m/traps.c"
     other_clangs

@@ -7,7 +7,7 @@
 # machine runs with, where this processor or this system cannot, is an emulator. i486 has no 64-bit
 # atomics. A 32-bit program of this processor needs no emulator, but the loader of its own libc.
 i686_libc := -Wl,--dynamic-linker=/usr/i686-linux-gnu/lib/ld-linux.so.2,-rpath,/usr/i686-linux-gnu/lib
-linux_headers := -idirafter /usr/include -idirafter /usr/include/$(shell $(CC) -dumpmachine)
+linux_headers = -idirafter /usr/include -idirafter /usr/include/$(shell $(CC) -dumpmachine)
 own_cmocka := -isystem tests/cmocka -isystem build/stb
 
 cc.i386 := i686-linux-gnu-gcc -O2 $(i686_libc)
@@ -19,8 +19,8 @@ cc.armhf := arm-linux-gnueabihf-gcc -O2 -funwind-tables -D_FILE_OFFSET_BITS=64
 cc.riscv64 := riscv64-linux-gnu-gcc -O2 -funwind-tables
 cc.ppc64el := powerpc64le-linux-gnu-gcc -O2
 cc.s390x := s390x-linux-gnu-gcc -O2
-cc.musl := musl-gcc -O2 $(linux_headers)
-cc.musl-static := musl-gcc -O2 -static -DTEST_STATIC $(linux_headers)
+cc.musl = musl-gcc -O2 $(linux_headers)
+cc.musl-static = musl-gcc -O2 -static -DTEST_STATIC $(linux_headers)
 cc.windows := x86_64-w64-mingw32-gcc -O2 -static -Wno-float-conversion -isystem tests/windows
 
 # The loader of a cross libc would take the libc of this system if it has one for that processor.

@@ -86,20 +86,77 @@ operators libjemalloc.so.2
 operators libtcmalloc_minimal.so.4
 operators libmimalloc.so.2 bare
 
-cxx -fPIC -shared tests/preload/plugin.cpp -o "$out/plugin.so" &&
-    c -rdynamic tests/preload/host.c -o "$out/host" -ldl &&
-    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" && holds host '
-[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]
-total["unknown_frees"] == total["implicit_frees"] == 0'
-verdict $? 'a new that throws, in a library that brings C++ with it, leaves no trace'
+# -- C++ libraries of a program in C --
 
+echo '{ global: run; local: *; };' >"$out/run.map"
+counting=$out/counting.so # the library itself, with a note of each call of libdl after the start
+cxx -fPIC -shared tests/preload/late.cpp -o "$out/late.so" -Wl,--version-script="$out/run.map" >"$out/why" 2>&1 &&
+    cxx -fPIC -shared tests/preload/own.cpp -o "$out/own.so" -fno-exceptions -nodefaultlibs -lc >>"$out/why" 2>&1 &&
+    c -rdynamic tests/preload/late.c -o "$out/late" -ldl >>"$out/why" 2>&1 &&
+    c -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc -I. src/tools/preload.c tests/preload/libdl.c \
+        -o "$counting" $(printf -- '-Wl,--wrap=%s ' dlopen dlsym dlclose dladdr dlerror) -Wl,-z,now -ldl >>"$out/why" 2>&1
+verdict $? 'libraries in C++ are built'
+
+late() { # ARGUMENTS OUTPUT: what the host says under the library, which calls no function of libdl
+    : >"$out/why"
+    for with in "$so " "$counting wrapped "; do
+        got=$(timeout -s KILL 20 env LD_PRELOAD="${with%% *}" MEMLORD_SYMBOLS=0 MEMLORD_SIGNAL=10 $waits \
+            MEMLORD_REPORT="$out/late.%n.json" "$out/late" $1 2>&1 | tr '\n' ' ')
+        [ "$got" = "${with#* }$2 ends " ] || echo "$1: $got" >>"$out/why"
+    done
+    [ ! -s "$out/why" ]
+}
+
+waits=
+for kind in 0:new 1:new[] 2:nothrow 3:nothrow[] 4:aligned 5:vector 6:delete 7:sized 8:delete[] 9:aligned-delete 10:throws 11:map; do
+    late "$out/late.so ${kind%%:*}" 'runs closed'
+    verdict $? "${kind#*:} is the first operator: no call of libdl, dlerror is kept, the library is unloaded"
+done
+late "$out/own.so 0 $out/late.so 0 $out/own.so 0 $out/late.so 6 $out/own.so 0" \
+    'runs closed runs closed runs closed runs closed runs closed'
+verdict $? 'each library calls its own operators, and none of a library that is closed'
+waits=WAITS=1 late "$out/late.so 11" 'runs closed'
+verdict $? 'a constructor in dlopen may wait for a thread that allocates, sets handlers, renames and reports'
 for skip_or_not in '' MEMLORD_SKIP=nothing; do
-    preloaded env $skip_or_not MEMLORD_REPORT_ON= MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
-        holds host 'total["unknown_frees"] == total["implicit_frees"] == 0' || break
+    preloaded env $skip_or_not MEMLORD_REPORT_ON= MEMLORD_SIGNAL=10 MEMLORD_REPORT="$out/throws.json" \
+        "$out/late" "$out/late.so" 10 && holds throws '
+[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]
+total["unknown_frees"] == total["implicit_frees"] == 0' || break
     skip_or_not=ok
 done
 [ "$skip_or_not" = ok ]
-verdict $? 'nor do the errors of the loader that the look-ups at the start made'
+verdict $? 'a new that throws leaves no trace, nor do the errors of the loader that the look-ups at the start made'
+preloaded env MEMLORD_REPORT="$out/own.json" MEMLORD_SIGNAL=10 "$out/late" "$out/own.so" 0 && holds own '
+[s["live_bytes"] for s in report["sites"] if s["site"]["file"].startswith("own.so")] == [0]
+total["unknown_frees"] == total["implicit_frees"] == 0'
+verdict $? 'what an operator delete of a library frees is off the books'
+
+cat >"$out/pending.c" <<'END'
+#include <dlfcn.h>
+#include <stdlib.h>
+void fails(void);
+#ifdef LIBRARY
+__attribute__((constructor)) void fails(void) { (void)dlsym(RTLD_DEFAULT, "no_such_function"); }
+#else
+int main(void) {
+    void *p[200] = {fails};
+    for (int i = 0; i < 200; i++) p[i] = malloc(i & 1 ? 24 : 50);
+    for (int i = 0; i < 200; i++) free(p[i]);
+}
+#endif
+END
+c -D_GNU_SOURCE -fPIC -shared -DLIBRARY "$out/pending.c" -o "$out/pending.so" -ldl >"$out/why" 2>&1 &&
+    c -O0 "$out/pending.c" "$out/pending.so" -o "$out/pending" >"$out/why" 2>&1 &&
+    preloaded env MEMLORD_REPORT="$out/pending.json" "$out/pending" && holds pending '
+total["unknown_frees"] == total["implicit_frees"] == 0'
+verdict $? 'what the start of the library frees is off the books'
+
+# -- errors --
+
+c tests/preload/errors.c -o "$out/errors" >"$out/why" 2>&1 &&
+    c -fPIC -shared -DBEHIND tests/preload/errors.c -o "$out/behind.so" >"$out/why" 2>&1 &&
+    (cd "$out" && behind=$out/behind.so && preloaded ./errors) && [ ! -s "$out/said" ]
+verdict $? 'reallocarray refuses a product that overflows; realloc and rename leave the right errno' "$out/said"
 
 # -- jemalloc by its own names --
 
@@ -160,7 +217,7 @@ kept = []
 for i in range(60):
     kept.append(bytearray(1 << 20))
     time.sleep(0.02)
-print(len(os.listdir("/proc/self/task")))
+print(len(os.listdir("/proc/self/task")), flush=True)
 os._exit(0)
 PY
 preloaded env MEMLORD_REPORT="$out/curve.json" "$python" -S "$out/curve.py" && [ "$(cat "$out/said")" = 1 ] && holds curve '
@@ -268,7 +325,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     *every*) bytes=1 ;;
     *libgcc*) libraries=$out/empty ;;
     esac
-    for kind in deep thread fibre signal rbp files loader forks vforks; do
+    for kind in deep thread fibre signal rbp files loader phdrs forks vforks; do
         preloaded env MEMLORD_STACK_BYTES=$bytes LD_LIBRARY_PATH="$libraries" MEMLORD_REPORT="$out/$kind.json" \
             "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
@@ -276,7 +333,7 @@ for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     done
     [ -z "$kind" ]
     verdict $? "${way}deep and small stacks, fibres, a signal's, wild frame pointers, \
-files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
+files, forks, vforks, locks of the loader and in its callbacks come through${kind:+, but for $kind}"
     [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
     [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
 done
@@ -337,6 +394,58 @@ start = int(sys.argv[2], 16)
 assert start < site["offset"] < start + 32, (site, start)
 PY
 verdict $? 'and finds functions that only the symbol table of the file has'
+
+# -- in a sandbox --
+
+c tests/preload/sandbox.c -o "$out/sandbox" || exit 1
+rm -f "$out/sandbox.json"
+echo 'memlord: no report: a seccomp filter kills the program for the call poll' >"$out/right"
+for mode in kill trap strict 'kill thread'; do
+    preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" $mode && grep -qx ok "$out/said" &&
+        cmp "$out/why" "$out/right" && [ ! -e "$out/sandbox.json" ] || break
+    mode=
+done
+[ -z "$mode" ]
+verdict $? "a filter that kills for calls of a report, but not of malloc, changes no program${mode:+, but $mode}"
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -qx "memlord: no report at $out/sandbox.json: .*" "$out/why" &&
+    preloaded "$out/sandbox" errno && grep -qx ok "$out/said" &&
+    grep -q '^peak, cpu: .*; \|^biggest holder, cpu: ' "$out/why" && grep -q '^cpu .* 101000 ' "$out/why"
+verdict $? 'a filter that refuses to open files and to wait leaves the report on stderr, or one line'
+
+preloaded env MEMLORD_REPORT="$out/sandbox.json" "$out/sandbox" allow && grep -qx ok "$out/said" &&
+    holds sandbox 'total["allocs"] == 101000'
+verdict $? 'a filter that kills for nothing leaves the report'
+
+# -- allocations that find no memory --
+
+cat >"$out/nomem.c" <<'C'
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+static volatile size_t huge = (size_t)1 << 41;
+static int none(void *ptr) { return !ptr && errno == ENOMEM && !(errno = 0); }
+__attribute__((noinline)) int takes_last(void) { return none(malloc(huge + 5)); }
+int main(void) {
+    const struct rlimit most = {huge / 2, huge / 2};
+    void *kept = malloc(100), *out;
+    if (!kept || setrlimit(RLIMIT_AS, &most) || posix_memalign(&out, 3, 8) != EINVAL) return 1;
+    errno = 0;
+    return !(none(malloc(huge)) && none(calloc(huge, huge)) && none(realloc(kept, huge)) &&
+             none(reallocarray(NULL, huge, huge)) && posix_memalign(&out, 64, huge) == ENOMEM &&
+             none((errno = 0, aligned_alloc(64, huge))) && none(valloc(huge)) && takes_last());
+}
+C
+c -fno-builtin -rdynamic -D_GNU_SOURCE "$out/nomem.c" -o "$out/nomem" &&
+    preloaded env MEMLORD_REPORT="$out/nomem.json" "$out/nomem" && holds nomem '
+total["oom_failures"] == 8 and total["oom_attempts"] == 8
+(total["allocs"], total["allocated"]) == (1, 100)
+report["devices"][0]["last_oom"]["bytes"] == 2**41 + 5
+report["devices"][0]["last_oom"]["site"]["function"] == "takes_last"' &&
+    preloaded env MEMLORD_REPORT="$out/nomem.txt" "$out/nomem" && cp "$out/nomem.txt" "$out/why" &&
+    grep -q '^out of memory, cpu: 2 TiB wanted with 100 B live at takes_last ' "$out/nomem.txt"
+verdict $? 'an allocation that returns NULL is counted, with its size and place, and sets errno'
 
 # -- what is not seen --
 

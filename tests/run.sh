@@ -3,9 +3,17 @@
 # was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so
 # is a suite that ended badly or ran fewer tests than it planned. MEMLORD_TEST_JOBS suites run at
 # a time; if it is not set, one more than there are processors: some wait. A suite may take
-# MEMLORD_TEST_LIMIT seconds, a script five times that.
+# MEMLORD_TEST_LIMIT seconds, a script five times that. Suites have none of the caller's environment but
+# what is named here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+if [ -z "${MEMLORD_TEST_BARE:-}" ]; then
+    set -- sh tests/run.sh "$@"
+    for name in PATH HOME TERM CC CXX CUDA_HOME CUDA_HEADERS GGML $(env | sed -n 's/^\(MEMLORD_TEST_[A-Z]*\)=.*/\1/p'); do
+        eval "[ -z \"\${$name+set}\" ] || set -- \"$name=\$$name\" \"\$@\""
+    done
+    exec env -i MEMLORD_TEST_BARE=1 "$@"
+fi
 logs=${MEMLORD_TEST_LOGS:-build/logs}
 jobs=${MEMLORD_TEST_JOBS:-$(($(nproc 2>/dev/null || echo 1) + 1))}
 skip='^(not )?ok .*# SKIP'

@@ -40,6 +40,11 @@ ok 1 - a'
 suite none 0 '1..1
 ok 1 - a # SKIP no package'
 
+cat >$out/bare.sh <<'END'
+[ "$(env | grep -cE '^(LANG|PYTHON[A-Z]*|LD_[A-Z_]*|MAKEFLAGS)=')" = 0 ] && [ "$CC $MEMLORD_TEST_SEED" = 'a  "$b 7' ] && echo "ok a"
+echo 1..1
+END
+
 # A verdict of each kind, and the two ways to say why.
 cat >$out/shared.sh <<'END'
 . tests/tap.sh
@@ -66,6 +71,12 @@ reports 'fewer tests than planned are a failure' 1 '1 passed, 1 failed' $out/sho
 reports 'a suite that ends badly is a failure' 1 '1 passed, 1 failed' $out/crash.sh
 reports 'a suite that skips every test is a failure' 1 '1 skipped
 0 passed, 1 failed' $out/none.sh
+(
+    unset MEMLORD_TEST_BARE
+    export LANG=de_DE PYTHONUNBUFFERED=1 LD_LIBRARY_PATH=/nowhere CC='a  "$b' MEMLORD_TEST_SEED=7
+    reports 'a suite has none of the environment but what is meant for it' 0 '1 passed, 0 failed' $out/bare.sh
+)
+n=$((n + 1))
 reports 'what tests/tap.sh prints is counted' 1 '1 skipped
 3 passed, 4 failed' $out/shared.sh
 [ "$(printf '%s\n' "$said" | grep -cE '^not ok - [begh]$|^#   (one two|failed: \[!two\$\]|said)$')" -eq 8 ]

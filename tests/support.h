@@ -167,6 +167,18 @@ static inline void test_log_clear(test_log *log) {
     log->text[0] = 0;
 }
 
+/* The CPU time of the thread, in ns. */
+static inline uint64_t test_cpu_ns(void) {
+    struct timespec used;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+/* Notes the time since `from`, if no run took less: what a call costs if nothing disturbs it. */
+static inline void test_cpu_least(uint64_t *least, uint64_t from) {
+    const uint64_t took = test_cpu_ns() - from;
+    if (!*least || took < *least) *least = took;
+}
+
 /* Who comes to it waits until it is opened. */
 typedef struct test_gate {
     pthread_mutex_t lock;

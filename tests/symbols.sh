@@ -104,15 +104,11 @@ name
 said=$(python3 - "$out/named.json" <<'END'
 import json, sys
 stacks = json.load(open(sys.argv[1]))["stacks"]
-if stacks["frames"]: print("frames")
 for s in stacks.get("list", []):
     print(" < ".join(stacks["frames"][f]["site"]["function"] for f in s["frames"]))
 END
 )
-case $said in
-frames*) matches 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main' ;;
-*) skip 'the frames of stacks are named' 'no stack was taken' ;;
-esac
+matches 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main'
 if python3 -c 'import jsonschema' 2>/dev/null; then
     said=$(python3 - "$out/named.json" ../../../tests/profile.schema.json 2>&1 <<'END'
 import json, jsonschema, sys
@@ -139,7 +135,8 @@ if command -v clang++ >/dev/null && app clang clang++; then
 else
     skip 'debug information without a table of addresses is read' 'no clang++'
 fi
-if app libcxx clang++ -stdlib=libc++ && profile ./libcxx && test -s "$out/profile.json"; then
+if app libcxx clang++ -stdlib=libc++; then
+    profile ./libcxx
     name
     matches 'the library of LLVM is passed over' \
         "^libcxx 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\*\|fill" '^libcxx 1002 \[exported'
@@ -295,8 +292,8 @@ cat >main.rs <<'END'
 #[inline(never)] fn work(n: usize) -> Vec<u8> { Vec::with_capacity(n) }
 fn main() { std::mem::forget(work(std::env::args().count() + 1007)); }
 END
-if rustc -g -O main.rs -o rust 2>/dev/null; then
-    profile ./rust
+if rustc --version >/dev/null 2>&1; then
+    rustc -g -O main.rs -o rust && profile ./rust
     name
     said="$said
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"

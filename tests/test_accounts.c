@@ -486,6 +486,19 @@ static void an_implicit_free_credits(void **state) {
     assert_int_equal(account_of(lord, account).bytes, 0);
 }
 
+static void the_peak_has_no_bytes_that_were_never_live(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 150);
+    assert_ok(memlord_track(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_track(lord, cuda(0), 0x1000, 100, NULL)); /* a view */
+    put(lord, cuda(0), 0x1000, 90);                             /* an implicit free */
+    put(lord, cuda(0), 0x2000, 40);
+    assert_ok(memlord_realloc(lord, cuda(0), 0x2000, 0x1000, 120, NULL)); /* and another one */
+    assert_int_equal(account_of(lord, account).bytes, 120);
+    assert_int_equal(account_of(lord, account).peak, 130);
+    assert_int_equal(account_of(lord, account).refused, 0);
+}
+
 static void a_realloc_charges_the_new_size_wherever_it_runs(void **state) {
     memlord *lord = test_lord(state);
     memlord_account account = use_account(lord, 100);
@@ -696,6 +709,7 @@ static void a_charge_without_memory_drops_the_alloc(void **state) {
     t->heap.fail_at = 0;
     assert_int_equal(r, MEMLORD_E_NOMEM);
     assert_int_equal(account_of(t->lord, account).bytes, charged);
+    assert_int_equal(account_of(t->lord, account).peak, charged);
     assert_int_equal(memlord_allocated(t->lord, cuda(0)), charged);
     assert_int_equal(stats_of(t->lord, cuda(0)).dropped_allocs, 1);
 }
@@ -1029,6 +1043,28 @@ static void threads_keep_to_the_limit_together(void **state) {
     assert_ok(memlord_account_charge(lord, account, 100));
 }
 
+/* Live bytes that a ticket held count once, also for a thread that charges meanwhile. */
+static void *charge_beside_tickets(void *user) {
+    quota *q = (quota *)user;
+    while (!__atomic_load_n(&q->first, __ATOMIC_RELAXED)) {
+        q->wrong += memlord_account_charge(q->lord, q->account, 60) != MEMLORD_OK;
+        q->wrong += memlord_account_charge(q->lord, q->account, -60) != MEMLORD_OK;
+    }
+    return NULL;
+}
+static void a_ticket_in_use_refuses_no_charge(void **state) {
+    quota q = {test_lord(state), open_account(test_lord(state), "a", 100), 0x10000, 0};
+    quota other = {q.lord, q.account, 0, 0};
+    pthread_t thread;
+    int i;
+    assert_int_equal(pthread_create(&thread, NULL, charge_beside_tickets, &other), 0);
+    for (i = 0; i < 100; i++) (void)live_within(&q);
+    __atomic_store_n(&other.first, 1, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(q.wrong + other.wrong, 0);
+    assert_int_equal(account_of(q.lord, q.account).refused, 0);
+}
+
 /* -- threads -- */
 
 typedef struct charger {
@@ -1232,6 +1268,7 @@ int main(void) {
         TEST(over_2_to_the_48_nothing_is_charged),
         TEST(a_release_credits_with_the_last_reference),
         TEST(an_implicit_free_credits),
+        TEST(the_peak_has_no_bytes_that_were_never_live),
         TEST(a_realloc_charges_the_new_size_wherever_it_runs),
         TEST(between_realloc_begin_and_end_it_stays_charged),
         TEST(a_move_on_its_device_keeps_the_charge),
@@ -1253,6 +1290,7 @@ int main(void) {
         TEST(a_ticket_outlives_its_account),
         TEST(a_quota_that_refuses_is_named_in_the_log),
         TEST(threads_keep_to_the_limit_together),
+        TEST(a_ticket_in_use_refuses_no_charge),
         TEST(blocks_of_a_closed_account_are_charged_to_none),
         TEST(only_an_open_account_can_be_used),
         TEST(an_account_of_another_ledger_is_unknown),

@@ -304,6 +304,114 @@ static void tags_add_up_whatever_threads_take(void **state) {
     assert_tags_add_up(lord, tags, 3); /* and the ledger agrees with itself: see the teardown */
 }
 
+/* A thread that adds to its own tag, and takes off what it added. */
+typedef struct adding {
+    memlord *lord;
+    const char *tag;
+    uint64_t seed, left;
+} adding;
+
+static void *add_to_a_tag(void *user) {
+    adding *a = (adding *)user;
+    int i;
+    (void)memlord_tag_begin(a->lord, a->tag);
+    for (i = 0; i < 100000; i++) {
+        const uint64_t n = test_random(&a->seed);
+        const uint64_t bytes = 1 + n / 2 % (n & 1 || !a->left ? 1000 : a->left);
+        if (n & 1 || !a->left) {
+            (void)memlord_arena_add(a->lord, memlord_device_cuda(0), bytes, NULL);
+            a->left += bytes;
+        } else {
+            (void)memlord_arena_sub(a->lord, memlord_device_cuda(0), bytes, NULL);
+            a->left -= bytes;
+        }
+    }
+    (void)memlord_tag_end(a->lord);
+    return NULL;
+}
+static void threads_that_take_what_they_added_lose_none(void **state) {
+    static const char *const tags[] = {"a", "b", "c"};
+    memlord *lord = test_lord(state);
+    adding a[3];
+    pthread_t threads[3];
+    uint64_t sum = 0;
+    int i;
+    for (i = 0; i < 3; i++) {
+        a[i].lord = lord;
+        a[i].tag = tags[i];
+        a[i].seed = 7 + (uint64_t)i;
+        a[i].left = 0;
+        assert_int_equal(pthread_create(&threads[i], NULL, add_to_a_tag, &a[i]), 0);
+    }
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(tag_of(lord, cuda(0), tags[i]).allocated, a[i].left);
+        sum += a[i].left;
+    }
+    assert_int_equal(tag_of(lord, cuda(0), NULL).allocated, 0);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), sum);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 0);
+}
+
+static const char *tag_name(int i) {
+    static char name[16];
+    (void)snprintf(name, sizeof name, "tag%d", i);
+    return name;
+}
+static void the_largest_of_many_tags_give_first(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t have[200], seed = 5, sum = 0, gave = 0;
+    int i, takes;
+    for (i = 0; i < 200; i++) { /* another device has the same tags, and keeps its bytes */
+        const uint64_t n = test_random(&seed);
+        have[i] = 1 + n / 64 % ((uint64_t)1 << (4 + n % 40)); /* 1 B to 16 TiB */
+        if (i % 4 == 1) have[i] = have[i - 1];                /* equal ones: the earlier gives */
+        sum += have[i];
+        add(lord, tag_name(i), have[i]);
+        assert_ok(memlord_tag_begin(lord, tag_name(i)));
+        assert_ok(memlord_arena_add(lord, cuda(1), (uint64_t)1 << 45, NULL));
+        assert_ok(memlord_tag_end(lord));
+    }
+    for (takes = 0; takes < 60; takes++) {
+        uint64_t bytes = 1 + test_random(&seed) % (sum / 4 + 1), rest = bytes;
+        take(lord, NULL, bytes);
+        sum -= bytes;
+        while (rest) {
+            int largest = 0;
+            for (i = 1; i < 200; i++)
+                if (have[i] > have[largest]) largest = i;
+            bytes = have[largest] < rest ? have[largest] : rest;
+            have[largest] -= bytes;
+            rest -= bytes;
+            gave++;
+        }
+        for (i = 0; i < 200; i++)
+            assert_int_equal(tag_of(lord, cuda(0), tag_name(i)).allocated, have[i]);
+        assert_int_equal(stats_of(lord, cuda(0)).underflows, gave);
+    }
+    assert_int_equal(memlord_allocated(lord, cuda(1)), (uint64_t)200 << 45);
+}
+
+/* Returns the seconds of CPU that one call takes if each of n tags gives up all its bytes. */
+static double seconds_to_trim(memlord *lord, int n) {
+    struct timespec before, after;
+    int i;
+    for (i = 0; i < n; i++) add(lord, tag_name(i), 1000 + (uint64_t)i);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    take(lord, NULL, memlord_allocated(lord, cuda(0)));
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    assert_int_equal(tag_of(lord, cuda(0), tag_name(n - 1)).allocated, 0);
+    return (double)(after.tv_sec - before.tv_sec) +
+           (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+}
+static void a_call_costs_no_square_of_the_tags(void **state) {
+    memlord *lord = test_lord(state);
+    double few;
+    TEST_ONE_THREAD();
+    few = seconds_to_trim(lord, 500);
+    assert_true(seconds_to_trim(lord, 16000) < few * 32 * 8); /* the square would be 32 x 32 */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adding_and_taking_move_the_balance),
@@ -323,6 +431,9 @@ int main(void) {
         TEST(blocks_of_a_tag_are_never_taken),
         TEST(its_events_have_the_tag),
         TEST(tags_add_up_whatever_threads_take),
+        TEST(threads_that_take_what_they_added_lose_none),
+        TEST(the_largest_of_many_tags_give_first),
+        TEST(a_call_costs_no_square_of_the_tags),
         TEST_SITES(an_arena_with_an_identity_is_a_block_that_is_resized),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);

@@ -1265,19 +1265,55 @@ static void a_readers_sample_runs_no_band(void **state) {
     assert_int_equal(t->gc.runs, 1);
 }
 
-/* Used % of the bands is that of the sample: growth since then is the metric's to see. */
-static void bands_go_by_the_sample(void **state) {
+/* One figure for both. */
+static void bands_see_what_headroom_sees(void **state) {
     test_case *t = (test_case *)*state;
     const memlord_band bands[] = {{0, 50, MEMLORD_METRIC_ALLOCATED, 900, 0, MEMLORD_COMBINE_MAX},
                                   {50, 101, MEMLORD_METRIC_ALLOCATED, 10, 0, MEMLORD_COMBINE_MAX}};
+    uint64_t key;
     assert_ok(memlord_strategy_set(t->lord, cuda(0), bands, 2));
     test_capacity(t, 1000, 100);
-    grow(t, cuda(0), 600);
-    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 300);
+    key = grow(t, cuda(0), 399);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 501);
     assert_int_equal(t->gc.runs, 0);
-    grow(t, cuda(0), 300);
+    grow(t, cuda(0), 1);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
     assert_int_equal(t->gc.runs, 1);
-    assert_true(t->gc.last.used_percent == 10);
+    assert_true(t->gc.last.used_percent == 50);
+    assert_ok(memlord_free(t->lord, cuda(0), key, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 10.1);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 301, 0)); /* the pool kept the block */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 40.1);
+    grow(t, cuda(0), 5000); /* more than the device has */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_true(t->gc.last.used_percent == 510.1);
+    assert_int_equal(t->gc.runs, 5);
+}
+
+/* The cpu's memory is not in use before it is touched. A free may leave it with the allocator. */
+static void bands_of_the_cpu_take_the_sample_at_its_word(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_band band = band_of(50, 101, MEMLORD_METRIC_ALLOCATED, 1, 0);
+    uint64_t key;
+    assert_ok(
+        memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+    assert_ok(memlord_gc_callback_add(t->lord, cpu(), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
+    t->source.fail = 0;
+    t->source.total = 1000 * MIB;
+    t->source.used = 100 * MIB;
+    grow(t, cpu(), 900 * MIB);
+    assert_ok(memlord_capacity_sample(t->lord, cpu()));
+    key = grow(t, cpu(), 300 * MIB);
+    assert_int_equal(memlord_headroom(t->lord, cpu()), -(int64_t)(200 * MIB));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_free(t->lord, cpu(), key, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cpu(), 400 * MIB); /* 300 of these may be the freed ones */
+    assert_int_equal(t->gc.runs, 1);
+    assert_in_range((int)t->gc.last.used_percent, 50, 80);
 }
 
 static void while_a_poller_runs_readers_leave_it_to_that(void **state) {
@@ -1325,6 +1361,20 @@ static void the_smallest_fraction_allows_a_byte(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1);
 }
 
+static void far_more_than_the_capacity_is_still_a_number(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i;
+    char line[200], *text;
+    test_capacity(t, 1, 0);
+    for (i = 1; i <= 40; i++)
+        assert_ok(memlord_alloc(t->lord, cuda(0), i << 49, (uint64_t)1 << 48, NULL));
+    (void)memlord_explain(t->lord, cuda(0), 0, line, sizeof line);
+    assert_non_null(strstr(line, "capacity 1 B with 900000000000000000 % used"));
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "nearly full, cuda:0: 0 B of 1 B free"));
+    free(text);
+}
+
 static void what_is_in_no_other_memory_is_not_shared(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_device_share(NULL, cuda(0), cuda(1)));
@@ -1332,6 +1382,10 @@ static void what_is_in_no_other_memory_is_not_shared(void **state) {
     assert_int_equal(memlord_device_share(lord, all(), cuda(0)), MEMLORD_E_DEVICE);
     assert_ok(memlord_device_share(lord, pinned(), cpu()));
     assert_int_equal(memlord_device_share(lord, pinned(), cuda(0)), MEMLORD_E_STATE);
+    assert_ok(memlord_device_share(lord, pinned(), pinned()));
+    assert_int_equal(memlord_device_share(lord, cuda(0), pinned()), MEMLORD_E_STATE);
+    assert_ok(memlord_limit_set(lord, cpu(), 1000));
+    assert_true(memlord_headroom(lord, cuda(0)) == INT64_MAX); /* it is at its own memory */
 }
 
 static void a_fraction_follows_the_capacity(void **state) {
@@ -1377,7 +1431,7 @@ static void a_fraction_of_the_unknown_is_refused(void **state) {
 
 static void a_fraction_outside_0_to_1_is_refused(void **state) {
     test_case *t = (test_case *)*state;
-    const double bad[] = {0, 1.5, 1.0000001, -0.5, -1, NAN, INFINITY, -INFINITY};
+    const double bad[] = {0, 1.5, 1.0000001, -0.5, -1, 1e-320, NAN, INFINITY, -INFINITY};
     size_t i;
     test_capacity(t, 1000, 0);
     assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.25));
@@ -1930,6 +1984,7 @@ int main(void) {
         TEST_FAKES(sharing_with_itself_undoes_it),
         TEST_FAKES(what_the_old_source_said_is_forgotten_while_shared_too),
         TEST_FAKES(sharing_makes_no_chains),
+        TEST_FAKES(far_more_than_the_capacity_is_still_a_number),
         TEST_FAKES(what_is_in_no_other_memory_is_not_shared),
         TEST_FAKES(headroom_by_capacity_is_total_less_used),
         TEST_FAKES(headroom_by_limit_is_limit_less_live),
@@ -1974,7 +2029,8 @@ int main(void) {
         TEST_FAKES(a_reader_inside_a_logger_asks_nobody),
         TEST_FAKES(a_reader_in_the_ledgers_allocator_asks_nobody),
         TEST_FAKES(a_readers_sample_runs_no_band),
-        TEST_FAKES(bands_go_by_the_sample),
+        TEST_FAKES(bands_see_what_headroom_sees),
+        TEST_FAKES(bands_of_the_cpu_take_the_sample_at_its_word),
         TEST_FAKES(while_a_poller_runs_readers_leave_it_to_that),
         TEST_FAKES(a_limit_may_be_a_fraction),
         TEST_FAKES(a_fraction_follows_the_capacity),

@@ -547,6 +547,19 @@ static void a_v1_container_has_its_own_limit_at_the_top(void **state) {
     expect(f, GIB, 2 * MIB);
 }
 
+/* The own cgroup has no limit; one above, which only memory.stat tells of, has. */
+static void a_v1_limit_above_the_container_counts(void **state) {
+    fixture *f = (fixture *)*state;
+    in_v1(f, "/kubepods/pod1/c1");
+    put_v1(f, "", NO_LIMIT_V1, 200 * MIB, "cache 0\nhierarchical_memory_limit 536870912\n");
+    expect(f, 512 * MIB, 200 * MIB);
+    put_v1(f, "", "268435456\n", 200 * MIB, "hierarchical_memory_limit 536870912\n");
+    expect(f, 256 * MIB, 200 * MIB);
+    put_v1(f, "/kubepods/pod1/c1", "1073741824\n", MIB, "hierarchical_memory_limit 4096\n");
+    put_v1(f, "", NO_LIMIT_V1, 9 * GIB, "hierarchical_memory_limit " NO_LIMIT_V1);
+    expect(f, GIB, MIB); /* the files of this cgroup tell its limit */
+}
+
 static void a_cgroup_outside_of_what_is_shown_is_passed_over(void **state) {
     fixture *f = (fixture *)*state;
     in_v2(f, "/../elsewhere");
@@ -838,6 +851,7 @@ int main(void) {
         ROOTED(in_the_other_hybrid_v2_decides),
         ROOTED(a_container_has_its_own_limit_at_the_top),
         ROOTED(a_v1_container_has_its_own_limit_at_the_top),
+        ROOTED(a_v1_limit_above_the_container_counts),
         ROOTED(a_cgroup_outside_of_what_is_shown_is_passed_over),
         ROOTED(cgroups_mounted_elsewhere_read_as_the_machine),
         ROOTED(a_cgroup_may_have_spaces),

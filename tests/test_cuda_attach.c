@@ -53,8 +53,10 @@ static void bands_of_the_hosts_callback_ask_the_layer_for_nothing(void **state) 
     fake_activate(0);
     t->gc.answer.ran = 1;
     assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 0, test_gc_run, &t->gc));
-    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000)); /* the default strategy: half of it */
-    assert_ok(memlord_alloc(t->lord, cuda(0), 1000, 600, NULL));
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000)); /* the default strategy: a tenth freed */
+    assert_ok(memlord_alloc(t->lord, cuda(0), 1000, 800, NULL));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 2000, 100, NULL));
+    assert_ok(memlord_free(t->lord, cuda(0), 2000, NULL));
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(fake_count("cuMemPoolTrimTo"), 0);
 }

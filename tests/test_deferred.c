@@ -226,6 +226,30 @@ static void a_fence_without_a_drop_is_legal(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 100);
 }
 
+/* Defers the free of another block, with a fence that is done and whose drop does the same. */
+static void defer_again(fake *f) {
+    const uint64_t key = 0x1000 * (fakes_used + 1);
+    fake *next = fake_new(1);
+    next->in_drop = defer_again;
+    next->lord = f->lord;
+    assert_ok(memlord_alloc(f->lord, cuda(0), key, 100, NULL));
+    assert_ok(defer(f->lord, cuda(0), key, next, 1));
+}
+static void a_drop_that_defers_another_free_is_no_endless_retire(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 100, 1);
+    const int before = drops;
+    f->answer = 1;
+    f->in_drop = defer_again;
+    f->lord = lord;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(drops - before, 1);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(drops - before, 2);
+    fakes[fakes_used - 1].in_drop = NULL;
+}
+
 static void the_index_of_a_deferred_free_is_ignored(void **state) {
     memlord *lord = test_lord(state);
     fake *f = fake_new(0);
@@ -1628,6 +1652,64 @@ static void with_defer_the_next_poll_asks_all_that_is_new(void **state) {
     assert_true(f[4]->order < f[8]->order);
 }
 
+/* -- many queues -- */
+
+static int never_done(void *user) {
+    (void)user;
+    return 0;
+}
+/* In ns: the frees into queues, a poll of them, and allocs and frees of another block. */
+static void queues_cost(uint64_t queues, uint64_t least[3]) {
+    memlord *lord;
+    uint64_t i, from;
+    void *one = NULL;
+    assert_int_equal(test_open(&one, MEMLORD_FLAG_NO_THREADS), 0);
+    lord = ((test_case *)one)->lord;
+    for (i = 1; i <= queues; i++) assert_ok(memlord_alloc(lord, cuda(0), i << 8, 10, NULL));
+    from = test_cpu_ns();
+    for (i = 1; i <= queues; i++) {
+        memlord_fence fence = {never_done, NULL, i, NULL};
+        assert_ok(memlord_free_deferred(lord, cuda(0), i << 8, fence, NULL));
+    }
+    test_cpu_least(&least[0], from);
+    from = test_cpu_ns();
+    assert_int_equal(memlord_retire(lord, cuda(0)), 0);
+    test_cpu_least(&least[1], from);
+    from = test_cpu_ns();
+    for (i = 0; i < 2000; i++) {
+        assert_ok(memlord_alloc(lord, cuda(1), 0x1001, 10, NULL));
+        assert_ok(memlord_free(lord, cuda(1), 0x1001, NULL));
+    }
+    test_cpu_least(&least[2], from);
+    assert_int_equal(test_teardown(&one), 0);
+}
+static void no_call_costs_more_for_more_queues(void **state) {
+    uint64_t few[3] = {0, 0, 0}, many[3] = {0, 0, 0};
+    int run;
+    (void)state;
+    TEST_POSIX();
+    for (run = 0; run < 3; run++) {
+        queues_cost(100, few);
+        queues_cost(10000, many);
+    }
+    assert_in_range(many[0] / 100, 1, 25 * few[0]); /* new memory costs more than used memory */
+    assert_in_range(many[1] / 100, 1, 10 * few[1]);
+    assert_in_range(many[2], 1, 10 * few[2]);
+}
+static void of_many_queues_each_ends_when_it_is_done(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f[500];
+    uint64_t i, random = 1;
+    int left = 500, ended;
+    for (i = 0; i < 500; i++) f[i] = pend(lord, cuda((int)(i % 3)), (i + 1) << 8, 1, i * i);
+    for (; left; left -= ended) {
+        for (ended = 0, i = 0; i < 500; i++)
+            if (!f[i]->answer && test_random(&random) % 4 == 0) ended += f[i]->answer = 1;
+        assert_int_equal(memlord_retire(lord, all()), ended);
+        for (i = 0; i < 500; i++) assert_int_equal(f[i]->dropped, f[i]->answer);
+    }
+}
+
 /* -- fences that call the ledger -- */
 
 #define TOO_DEEP 6 /* however many queues there are */
@@ -2667,6 +2749,7 @@ int main(void) {
         TEST(done_is_called_once_by_the_free_on_its_thread),
         TEST(a_fence_done_at_once_is_credited_at_once),
         TEST(a_fence_without_a_drop_is_legal),
+        TEST(a_drop_that_defers_another_free_is_no_endless_retire),
         TEST(the_index_of_a_deferred_free_is_ignored),
         TEST(a_block_of_0_bytes_can_be_pending),
         TEST(free_done_ends_a_pending_block),
@@ -2767,6 +2850,8 @@ int main(void) {
         TEST_DEFER(with_defer_a_move_calls_nothing),
         TEST_DEFER(with_defer_the_queue_still_keeps_its_order),
         TEST_DEFER(with_defer_the_next_poll_asks_all_that_is_new),
+        cmocka_unit_test(no_call_costs_more_for_more_queues),
+        TEST(of_many_queues_each_ends_when_it_is_done),
         TEST(done_may_call_the_ledger),
         TEST(drop_may_call_the_ledger),
         TEST(both_may_call_the_ledger),

@@ -128,6 +128,23 @@ static void a_create_may_fail_at_any_allocation(void **state) {
     assert_in_range(failed, 2, 50); /* the ledger, and what it has beside */
 }
 
+static void only_the_flags_of_the_manual_are_taken(void **state) {
+    const uint32_t flags = 1 | 2 | 4 | 8 | 16 | 64 | 128;
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint32_t bit;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    for (bit = 1; bit; bit *= 2) {
+        desc = test_desc(&heap, bit);
+        desc.flags = bit | MEMLORD_FLAG_NO_ENV;
+        assert_int_equal(memlord_create(&desc, &lord), flags & bit ? MEMLORD_OK : MEMLORD_E_INVALID);
+        memlord_destroy(lord);
+    }
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+}
+
 static void *refuse_large(void *user, size_t size) {
     return size > (size_t)16 << 20 ? NULL : test_heap_alloc(user, size);
 }
@@ -155,6 +172,10 @@ static void the_largest_numbers_of_a_description_are_legal(void **state) {
     desc = plain;
     desc.snapshot_ms = 9;
     assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = plain;
+    desc.poll_ms = 9;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    assert_null(lord);
     assert_int_equal(heap.blocks + heap.bad_frees, 0);
 }
 
@@ -1026,6 +1047,7 @@ int main(void) {
         cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
         cmocka_unit_test(a_create_may_fail_at_any_allocation),
         cmocka_unit_test(a_batch_in_the_description_bounds_what_threads_hold_back),
+        cmocka_unit_test(only_the_flags_of_the_manual_are_taken),
         cmocka_unit_test(the_largest_numbers_of_a_description_are_legal),
         cmocka_unit_test(a_destroy_verifies_if_debug_is_2),
         cmocka_unit_test(the_desc_is_copied),

@@ -376,15 +376,20 @@ static uint64_t key_of_hash(uint64_t hash) {
     for (key = hash, i = 0; i < 13; i++) key = hash ^ key >> 5;
     return key;
 }
-/* Of one shard, one bucket however many there are, and counted alike. */
-static uint64_t made_to_collide(uint64_t i) {
-    static uint64_t at[64], n, random = 1;
-    while (n <= i) {
-        uint64_t key = key_of_hash(0x1234567800000000u | test_random(&random) >> 44);
-        if (key >> 22 && (key >> 21) * 0x9e3779b97f4a7c15u >> 54 == 7) at[n++] = key;
+/* Of one shard, and counted alike: of one bucket however many there are or, a little apart, of one
+   bucket of up to 1000. */
+static uint64_t colliding(uint64_t i, uint64_t apart) {
+    static uint64_t at[2][64], n[2], random = 1;
+    uint64_t *made = &n[apart != 0], *keys = at[apart != 0];
+    while (*made <= i) {
+        uint64_t home = 0x12345678u + *made * apart;
+        uint64_t key = key_of_hash(home << 32 | test_random(&random) >> 44);
+        if (key >> 22 && (key >> 21) * 0x9e3779b97f4a7c15u >> 54 == 7) keys[(*made)++] = key;
     }
-    return at[i];
+    return keys[i];
 }
+static uint64_t made_to_collide(uint64_t i) { return colliding(i, 0); }
+static uint64_t a_little_apart(uint64_t i) { return colliding(i, 100000); }
 static void keys_made_to_collide_are_refused_without_taking_all_memory(void **state) {
     enum { MADE = 40 };
     test_heap heap;
@@ -425,6 +430,22 @@ static void of_keys_made_to_collide_an_empty_map_takes_20(void **state) {
     for (i = 0; i < MADE; i++) assert_ok(memlord_free(t->lord, cuda(0), made_to_collide(i), NULL));
     assert_int_equal(memlord_allocated(t->lord, cuda(0)), 0);
     assert_ok(memlord_alloc(t->lord, cuda(0), made_to_collide(MOST), 1, NULL));
+}
+
+static void a_refused_key_makes_no_table(void **state) {
+    static const key_of keys[] = {made_to_collide, a_little_apart};
+    test_case *t;
+    uint64_t kind, i, calls, refused;
+    for (kind = 0; kind < 2; kind++) {
+        assert_int_equal(test_open(state, 0), 0);
+        t = (test_case *)*state;
+        calls = t->heap.calls;
+        for (refused = i = 0; i < 4000; i++)
+            refused += memlord_alloc(t->lord, cuda(0), keys[kind](i % 40), 1, NULL) != MEMLORD_OK;
+        assert_in_range(refused, 1000, 2000);
+        assert_in_range(t->heap.calls - calls, 1, 100); /* most for tables with room */
+        assert_int_equal(test_teardown(state), 0);
+    }
 }
 
 static void a_handle_may_be_live_on_every_type_of_device(void **state) {
@@ -717,6 +738,7 @@ int main(void) {
         cmocka_unit_test(blocks_at_equal_distances_take_64_bytes_each),
         cmocka_unit_test(keys_made_to_collide_are_refused_without_taking_all_memory),
         TEST(of_keys_made_to_collide_an_empty_map_takes_20),
+        cmocka_unit_test(a_refused_key_makes_no_table),
         cmocka_unit_test(a_handle_may_be_live_on_every_type_of_device),
         TEST_SITES(the_peak_of_a_site_is_its_own),
         TEST_SITES(the_peak_of_a_tag_is_its_own),

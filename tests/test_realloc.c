@@ -292,6 +292,25 @@ static void many_tokens_can_be_open_at_once(void **state) {
     assert_int_equal(stats_of(lord, cpu()).live_blocks, 200);
 }
 
+static void a_copy_of_a_token_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token, copy;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    copy = token;
+    assert_int_equal(memlord_realloc_end(lord, &copy, 0x2000, 50, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_free_end(lord, &copy, 0, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 30);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 50, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 50);
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &token, NULL));
+    copy = token;
+    assert_int_equal(memlord_free_end(lord, &copy, 0, NULL), MEMLORD_E_STATE);
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, 0);
+}
+
 static void an_end_on_another_ledger_is_refused(void **state) {
     memlord *lord = test_lord(state), *other = NULL;
     memlord_realloc_token moved, freed;
@@ -431,6 +450,7 @@ int main(void) {
         TEST(between_begin_and_end_the_bytes_stay_counted),
         TEST(between_begin_and_end_the_old_key_is_another_s),
         TEST(a_second_end_is_refused),
+        TEST(a_copy_of_a_token_is_refused),
         TEST(an_end_on_another_ledger_is_refused),
         TEST(a_failed_realloc_may_have_asked_for_any_size),
         TEST(an_end_that_is_refused_may_be_tried_again),

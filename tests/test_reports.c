@@ -1084,6 +1084,8 @@ static void anomalies_that_lost_bytes_come_before_the_holders_and_are_bad(void *
     test_case *t = (test_case *)*state;
     memlord *lord = t->lord;
     uint64_t key = (uint64_t)1 << 40;
+    char wanted[512];
+    unsigned fit = 0; /* blocks until the heap fails: their number depends on the machine */
     hold(lord, cuda(0), "weights", 30);
     memlord_free(lord, cuda(0), 0x999, NULL);
     assert_verdicts(lord, "biggest holder, cuda:0: tag weights 100 % of 30 MiB\n"
@@ -1092,14 +1094,16 @@ static void anomalies_that_lost_bytes_come_before_the_holders_and_are_bad(void *
     assert_in(lord, MEMLORD_FORMAT_JSON, "{\"kind\":\"anomalies\",\"tone\":\"odd\",");
     t->heap.fail_at = t->heap.calls + 1;
     t->heap.fail_from = 1;
-    while (memlord_alloc(lord, cuda(1), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    while (memlord_alloc(lord, cuda(1), key, 1, NULL) == MEMLORD_OK) key += 1u << 21, fit++;
     t->heap.fail_at = 0;
     while ((key -= 1u << 21) >= (uint64_t)1 << 40) memlord_free(lord, cuda(1), key, NULL);
-    assert_verdicts(lord, "anomalies and drops, cuda:1: dropped_allocs 1, dropped_bytes 1 B\n"
-                          "anomalies and drops, cuda:0: unknown_frees 1\n"
-                          "peak, cuda:1: 81 B; 0 B left\n"
-                          "biggest holder, cuda:0: tag weights 100 % of 30 MiB\n"
-                          "mistakes, cuda:1: dropped 1 B\nmistakes, cuda:0: unknown_free\n");
+    assert_in_range(fit, 1, 1023);
+    sprintf(wanted, "anomalies and drops, cuda:1: dropped_allocs 1, dropped_bytes 1 B\n"
+                    "anomalies and drops, cuda:0: unknown_frees 1\n"
+                    "peak, cuda:1: %u B; 0 B left\n"
+                    "biggest holder, cuda:0: tag weights 100 %% of 30 MiB\n"
+                    "mistakes, cuda:1: dropped 1 B\nmistakes, cuda:0: unknown_free\n", fit);
+    assert_verdicts(lord, wanted);
     assert_in(lord, MEMLORD_FORMAT_JSON, "{\"kind\":\"anomalies\",\"tone\":\"bad\",");
 }
 

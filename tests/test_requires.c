@@ -263,12 +263,14 @@ static void reserve(memlord *lord) {
     X(1, mli_event_to_public, mli_none_held(), hold(MLI_RANK_COLD); mli_event_to_public(NULL, \
       NULL, NULL)) \
     X(1, mli_drops_put, mli_lock_held(&state->lock), mli_drops_put(lord, NULL)) \
-    X(1, mli_queue_find, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_find(NULL, 0, 0)) \
+    X(1, mli_queue_place, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_place(lord, 0, 0)) \
     X(1, mli_queue_add, mli_lock_held(&state->lock), (void)mli_queue_add(lord, NULL)) \
     X(1, mli_queue_back_off, mli_lock_held(&lord->fences->lock), mli_queue_back_off(lord, \
       NULL, 0, 0)) \
     X(1, mli_queue_insert, mli_lock_held(&lord->fences->lock), mli_queue_insert(lord, NULL)) \
     X(1, mli_queue_remove, mli_lock_held(&state->lock), mli_queue_remove(lord, NULL)) \
+    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(NULL)) \
+    X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, 0, 0)) \
     X(1, mli_fence_ask, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_fence_ask(lord, NULL)) \
     X(2, mli_fence_ask, f->asker == &mli_self, mli_fence_record f; f.asker = NULL; \
       (void)mli_fence_ask(lord, &f)) \
@@ -299,8 +301,8 @@ static void reserve(memlord *lord) {
       1)) \
     X(1, mli_route_of, !mli_is_inside(), enter(lord, t); (void)mli_route_of(lord, 0, 0)) \
     X(1, mli_move_count, !mli_is_inside(), enter(lord, t); mli_move_count(lord, 0, 0, 0)) \
-    X(1, mli_phys_used, mli_lock_held(&phys->lock), (void)mli_phys_used(lord, \
-      mli_phys_storage(lord, 0), NULL)) \
+    X(1, mli_phys_grown, mli_lock_held(&phys->lock), (void)mli_phys_grown(lord, \
+      mli_phys_storage(lord, 0), 0, NULL, NULL)) \
     X(1, mli_phys_available, mli_lock_held(&phys->lock), (void)mli_phys_available(lord, \
       mli_phys_storage(lord, 0), NULL)) \
     X(1, mli_phys_try_reserve, mli_lock_held(&phys->lock), (void)mli_phys_try_reserve(lord, \
@@ -309,6 +311,7 @@ static void reserve(memlord *lord) {
       mli_phys_storage(lord, 0), NULL)) \
     X(1, mli_ticket_move, mli_rank_held(MLI_RANK_PHYS), mli_ticket_move(lord, NULL, NULL, 0)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
+    X(1, mli_draw_take, mli_rank_held(MLI_RANK_PHYS), (void)mli_draw_take(lord, NULL, 0)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
       || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \
       NULL)) \
@@ -317,14 +320,10 @@ static void reserve(memlord *lord) {
 
 #define CALLS(X) \
     X(1, mli_call_end, mli_none_held(), hold(MLI_RANK_COLD); mli_call_end(lord, t, 0, 0)) \
-    X(1, mli_fence_claim, mli_rank_held(MLI_RANK_FENCES), (void)mli_fence_claim(NULL)) \
-    X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, NULL, \
-      cpu(), 0)) \
     X(1, mli_queue_due, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_due(NULL, 0, 0)) \
     X(1, mli_page_exchange, mli_lock_held(&lord->neighbours->lock), mli_page_exchange(lord, \
       NULL)) \
     X(1, mli_arena_balance, mli_is_inside(), mli_arena_balance(lord, NULL)) \
-    X(1, mli_arena_excess, mli_is_inside(), (void)mli_arena_excess(lord, 0, NULL)) \
     X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \
     X(1, mli_rows_cached, !(special & ~(uint32_t)MLI_SPECIAL_SERVED), \
       (void)mli_rows_cached(lord, t, UINT32_MAX, cpu(), 0, NULL, NULL)) \

@@ -180,7 +180,7 @@ static void a_child_forked_while_a_ledger_is_saved_at_exit_may_destroy_it(void *
 }
 
 static void save_text_last(memlord *lord) {
-    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, "/nonexistent")) _exit(2);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, "/tmp")) _exit(2);
     if (memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, folder)) _exit(3);
 }
 static void the_last_call_counts(void **state) {
@@ -249,7 +249,9 @@ static void with_file_0_closed_and_no_other_to_be_had_there_is_no_file(void **st
 }
 
 static void save_where_nothing_is(memlord *lord) {
-    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, in_folder("no/such"))) _exit(2);
+    if (mkdir(in_folder("gone"), 0700)) _exit(1);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, in_folder("gone"))) _exit(2);
+    if (rmdir(in_folder("gone"))) _exit(3);
 }
 static void without_the_directory_the_process_exits_all_the_same(void **state) {
     (void)state;
@@ -308,13 +310,33 @@ static void a_destroy_saves_and_says_so(void **state) {
 
 static void a_directory_that_is_missing_is_an_error_in_the_log(void **state) {
     test_case *t = (test_case *)*state;
+    assert_int_equal(mkdir(in_folder("missing"), 0700), 0);
     assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, in_folder("missing")));
+    assert_int_equal(rmdir(in_folder("missing")), 0);
     memlord_request_save(t->lord);
     open_block(t->lord, 0x1000, 5);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
     assert_non_null(strstr(t->log.text, "missing"));
     assert_int_equal(files().n, 0);
     assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+}
+
+static void a_directory_that_cannot_be_written_is_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    static const char *const none[] = {"missing", "plain"};
+    int i;
+    open_block(t->lord, 0x1000, 5);
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("plain")));
+    for (i = 0; i < 2; i++)
+        assert_int_equal(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_TEXT, in_folder(none[i])),
+                         MEMLORD_E_IO);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 2);
+    assert_non_null(strstr(t->log.text, ": there is no such directory"));
+    assert_int_equal(unlink(in_folder("plain")), 0);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_one_whole(5); /* of the call before, as JSON */
 }
 
 static void a_directory_of_too_long_a_name_is_an_error_in_the_log(void **state) {
@@ -1036,10 +1058,8 @@ static void a_directory_that_cannot_be_kept_is_refused(void **state) {
     t->heap.fail_at = 1;
     t->heap.fail_from = 1;
     for (i = 0; r == MEMLORD_OK && i < 400; i++) {
-        memset(names[i], 'x', sizeof names[i] - 1);
-        snprintf(names[i], sizeof names[i], "%s", in_folder(""));
-        names[i][strlen(names[i])] = (char)('a' + i % 26);
-        names[i][100] = (char)('a' + i / 26);
+        memset(names[i], '/', 2000 + i);
+        memcpy(names[i], folder, strlen(folder));
         r = memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, names[i]);
     }
     assert_int_equal(r, MEMLORD_E_NOMEM);
@@ -1405,6 +1425,7 @@ int main(void) {
         SAVING(an_exit_while_threads_run_saves_a_whole_report),
         SAVING(a_destroy_saves_and_says_so),
         SAVING(a_directory_that_is_missing_is_an_error_in_the_log),
+        SAVING(a_directory_that_cannot_be_written_is_refused),
         cmocka_unit_test(a_directory_of_too_long_a_name_is_an_error_in_the_log),
         SAVING(never_over_a_file_that_is_there),
         SAVING(names_of_one_second_count_on),

@@ -1021,6 +1021,58 @@ static void only_what_its_own_thread_did_counts(void **state) {
     assert_null(scope_name(lord, cuda(0), 0x2000));
 }
 
+typedef struct crowd {
+    memlord *lord;
+    memlord_scope_token token;
+    test_gate first, others;
+    uint64_t few, many;
+} crowd;
+static uint64_t adoptions(crowd *c, int n) {
+    uint64_t least = 0;
+    int i, run;
+    for (run = 0; run < 5; run++) {
+        const uint64_t from = test_cpu_ns();
+        for (i = 0; i < n; i++) {
+            assert_ok(memlord_scope_adopt(c->lord, &c->token));
+            assert_ok(memlord_scope_return(c->lord, &c->token));
+        }
+        test_cpu_least(&least, from);
+    }
+    return least;
+}
+static void *adopt_first(void *user) {
+    crowd *c = (crowd *)user;
+    c->few = adoptions(c, 1000);
+    test_gate_pass(&c->first);
+    c->many = adoptions(c, 1000);
+    return NULL;
+}
+static void *adopt_too(void *user) {
+    crowd *c = (crowd *)user;
+    (void)adoptions(c, 1);
+    test_gate_pass(&c->others);
+    return NULL;
+}
+static void an_adoption_costs_no_more_for_more_threads(void **state) {
+    enum { THREADS = 200 };
+    static crowd c = {NULL, {{0, 0}}, TEST_GATE, TEST_GATE, 0, 0};
+    pthread_t thread[THREADS + 1];
+    int i;
+    TEST_POSIX();
+    c.lord = test_lord(state);
+    assert_ok(memlord_scope_begin(c.lord, "phase"));
+    assert_ok(memlord_scope_export(c.lord, &c.token));
+    assert_int_equal(pthread_create(&thread[0], NULL, adopt_first, &c), 0);
+    assert_true(test_gate_came(&c.first, 1));
+    for (i = 1; i <= THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, adopt_too, &c), 0);
+    assert_true(test_gate_came(&c.others, THREADS));
+    test_gate_open(&c.first);
+    pthread_join(thread[0], NULL);
+    test_gate_open(&c.others);
+    for (i = 1; i <= THREADS; i++) pthread_join(thread[i], NULL);
+    assert_in_range(c.many, 1, 5 * c.few);
+}
 static void a_token_hands_a_scope_to_other_threads(void **state) {
     memlord *lord = test_lord(state);
     helper h[8];
@@ -2102,6 +2154,7 @@ int main(void) {
         TEST(a_reset_starts_scopes_over),
         TEST(a_scope_survives_a_reset_inside),
         TEST(a_token_hands_a_scope_to_other_threads),
+        TEST(an_adoption_costs_no_more_for_more_threads),
         TEST(what_others_did_is_of_the_same_invocation),
         TEST(the_peak_of_a_shared_scope_is_that_of_all_threads),
         TEST_EXACT(the_peak_of_a_shared_scope_is_exact_with_flag_exact),

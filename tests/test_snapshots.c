@@ -818,6 +818,29 @@ static void after_a_peak_reset_the_new_peak_has_its_holders(void **state) {
     free(json);
 }
 
+static uint64_t cost_of_a_peak_reset(memlord *lord) {
+    uint64_t least = 0, from;
+    int i;
+    for (i = 0; i < 10; i++) {
+        from = test_cpu_ns();
+        memlord_peak_reset(lord, cpu());
+        test_cpu_least(&least, from);
+    }
+    return least;
+}
+static void a_peak_reset_costs_no_more_for_the_sites_of_other_devices(void **state) {
+    static memlord_site sites[10000];
+    memlord *lord = test_lord(state);
+    uint64_t i, few;
+    TEST_POSIX();
+    assert_ok(memlord_alloc(lord, cpu(), 64, 64, &sites[0]));
+    few = cost_of_a_peak_reset(lord);
+    for (i = 0; i < 10000; i++) {
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_alloc(lord, cuda((int)i % 7), (i + 1) * 64, 64, &sites[i]));
+    }
+    assert_in_range(cost_of_a_peak_reset(lord), 1, 2 * few);
+}
 static void a_peak_reset_forgets_who_held_it(void **state) {
     memlord *lord = test_lord(state);
     char *json;
@@ -996,6 +1019,7 @@ int main(void) {
         TEST(a_reset_forgets_who_held_it),
         TEST(a_peak_reset_forgets_who_held_it),
         TEST(after_a_peak_reset_the_new_peak_has_its_holders),
+        TEST_SITES(a_peak_reset_costs_no_more_for_the_sites_of_other_devices),
         TEST(threads_that_grow_at_once),
         cmocka_unit_test(a_null_ledger_has_no_snapshots),
     };

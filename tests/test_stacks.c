@@ -1993,29 +1993,6 @@ static void reports_count_the_stacks_that_could_not_be_taken(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"bytes\":1,\"cut\":0,"));
 }
 
-/* Only samples can afford to ask which process it is. */
-static void a_child_of_vfork_is_not_unwound_for_a_sample(void **state) {
-    memlord *lord = test_lord(state);
-    volatile int bad = 0;
-    int status;
-    pid_t child;
-    if (TEST_SANITIZED) skip();
-    at("ab");
-    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, NULL));
-    assert_int_equal(fake.calls, 1);
-    child = vfork();
-    if (!child) {
-        bad = memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL) != MEMLORD_OK;
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(bad, 0);
-    assert_int_equal(fake.calls, 1);
-    if (memlord_allocated(lord, cpu()) == 1 << 20) skip(); /* an emulator copies the memory */
-    assert_int_equal(live_in_all(lord), 2 << 20);
-    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"cut\":1,"));
-}
-
 /* -- the platform's unwinder, on stacks of all kinds -- */
 
 static memlord *real; /* a ledger with every stack, 64 deep */
@@ -2771,7 +2748,6 @@ int main(void) {
         cmocka_unit_test(the_platform_unwinds_to_the_caller),
         TEST_OF(setup_every, an_unwinder_that_writes_garbage_does_no_harm),
         TEST_OF(setup_every, reports_count_the_stacks_that_could_not_be_taken),
-        TEST_OF(setup_sampled, a_child_of_vfork_is_not_unwound_for_a_sample),
         TEST_REAL(a_deep_stack_is_cut_at_the_bound),
         TEST_REAL(a_stack_begins_with_the_function_of_the_host),
         cmocka_unit_test_setup_teardown(a_stack_of_signals_is_unwound_or_cut, setup_real_pages,

@@ -64,7 +64,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 
 /* What a begin passes to its end: memlord_realloc_begin to memlord_realloc_end, and
-   memlord_free_begin to memlord_free_end. Only the library uses the fields. */
+   memlord_free_begin to memlord_free_end. Only the library uses the fields. A token is not copied,
+   and not moved: it has its own address. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -84,7 +85,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
    failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE if the token was used already, or came from another ledger or from
+   Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -105,8 +106,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free.
-   Errors: E_STATE if the token was used already or came from another ledger, or if
+   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -205,7 +206,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
    come off the tag of this thread. If the tag has too few, the rest comes off the untagged arena
    bytes. If all tags together then have more arena bytes than the device, the largest tags give up
    the excess. `underflows` also counts each tag that gives up bytes. Storages are never touched.
-   Errors: E_INVALID for more than 2^48 bytes in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call.
+   Cost:   that of memlord_arena_add; if tags give up bytes, also some walks of the tags. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -523,7 +525,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Each line has a rate that reports show: its name, its name in PROMETHEUS, and its text. A rate is
-   0 to 1, or NaN when nothing was counted. */
+   0 to 1, or -1 when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "hit_ratio", "requests that the pool served, of all")                         \
     X(recovery_rate, "recovery_ratio",                                                        \
@@ -533,7 +535,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
    "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
    oom_failures). "mean_bytes" is total_allocated / allocs, where total_allocated includes growth
-   and arena bytes. The result is NaN when nothing was counted, and for any other name. With
+   and arena bytes. The result is -1 when nothing was counted, and for any other name. With
    MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
@@ -542,7 +544,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
+   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
+         sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to

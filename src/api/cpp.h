@@ -280,6 +280,7 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 
 } // MLI_WAY
 } // namespace mlord
+} /* extern "C++" */
 #endif /* __cplusplus */
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)

@@ -63,22 +63,22 @@ typedef struct memlord_device {
 
 /* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
-MLI_INLINE memlord_device memlord_device_make(int type, int index) {
+MLI_API_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
 /* Makes the device of the host's memory. */
-MLI_INLINE memlord_device memlord_device_cpu(void) {
+MLI_API_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
 /* Makes the device of the GPU that has this index in the CUDA runtime. */
-MLI_INLINE memlord_device memlord_device_cuda(int index) {
+MLI_API_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
 /* Makes the selector of every device. */
-MLI_INLINE memlord_device memlord_device_all(void) {
+MLI_API_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
@@ -96,7 +96,7 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
-   NULL removes it.
+   NULL removes it. Each different name is kept until memlord_destroy.
    Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
@@ -106,7 +106,7 @@ MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_devic
    the pool's real device. Both devices then have one capacity, one limit and one headroom (the
    bytes that still fit). If `physical` is `device`, the call ends the sharing.
    Errors: E_DEVICE if `device` or `physical` is not one device; E_NOMEM; E_STATE if `physical` is
-           itself in the memory of a third device, if other devices are in the memory of `device`,
+           itself in the memory of another device, as PINNED is in that of the cpu, if other devices are in the memory of `device`,
            or if tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
@@ -215,10 +215,10 @@ typedef struct memlord_desc {
 } memlord_desc;
 
 /* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
-   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, snapshot_ms
-           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128. The logger of `desc`
-           gets a message that says which, unless `out` is NULL. E_NOMEM. After an error *out is
-           NULL.
+   Errors: E_INVALID if `out` is NULL, desc->allocator has only one of alloc and free, flags has an
+           unknown bit, poll_ms or snapshot_ms is 1 to 9, event_capacity is over 2^26, or
+           stack_depth is over 128. The logger of `desc` gets a message that says which, unless
+           `out` is NULL. E_NOMEM. After an error *out is NULL.
    Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)

@@ -20,6 +20,13 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
+/* The function of a site. nvcc refuses __func__ where the function is a template's. */
+#if defined(__CUDACC__) && defined(__GNUC__)
+#define MLI_FUNCTION __builtin_FUNCTION()
+#else
+#define MLI_FUNCTION __func__
+#endif
+
 /* Gives the site of this line: the address of a static record. In C without statement expressions
    it is NULL, and the macros below are statements that plant the record themselves. With
    MEMLORD_DISABLE it is NULL, too. */
@@ -28,7 +35,7 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #elif defined(__GNUC__)
 #define MEMLORD_SITE()                                                                        \
     (__extension__({                                                                          \
-        static const memlord_site mli_here = {__FILE__, __func__, __LINE__};                  \
+        static const memlord_site mli_here = {__FILE__, MLI_FUNCTION, __LINE__};              \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)
@@ -165,7 +172,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #elif defined(__GNUC__)
 #define MLI_SCOPE_PLACE(text)                                                                 \
     (__extension__({                                                                          \
-        static const memlord_scope_site mli_here = {"" text, {__FILE__, __func__, __LINE__}}; \
+        static const memlord_scope_site mli_here = {"" text,                                  \
+                                                    {__FILE__, MLI_FUNCTION, __LINE__}};      \
         &mli_here;                                                                            \
     }))
 #elif defined(__cplusplus)

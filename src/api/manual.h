@@ -51,7 +51,7 @@
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
-        memlord_save               a report: "-" is standard output, "x.html" a page
+        memlord_save               a report as TEXT, HTML or another format; "-" is standard output
 
     All groups, in the order of the API:
 
@@ -445,8 +445,8 @@
     a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
     tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
     work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or when a thread
-    first meets storages of another thread.
+    threads, blocks or queues of fences, except when a table grows (one of 1024 shards at a time) or
+    when a thread first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -460,7 +460,7 @@
     adds up the counts of all threads. A collection costs what its callbacks do. A scope costs some
     tens of nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 112 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
     it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
     off, and a time stamp and 40 bytes when on.

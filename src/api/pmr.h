@@ -3,6 +3,7 @@
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
+extern "C++" {
 #include <memory_resource>
 
 namespace mlord {
@@ -49,5 +50,6 @@ private:
 
 } // MLI_WAY
 } // namespace mlord
+}
 #endif
 #endif

@@ -55,11 +55,12 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
-   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
-   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value. The name must have
-   only letters, digits and _, and begin with neither a digit nor __. PROMETHEUS also leaves out a
-   label with the name of an earlier label or of one of MemLord's own labels (device, tag, scope,
-   rest, site, from, to, version), and a label that would make the labels longer than 1000 bytes.
+   them. The text is copied, and each different text is kept until memlord_destroy. TEXT, JSON and
+   HTML reports show the labels, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a
+   label that is not name=value. The name must have only letters, digits and _, and begin with
+   neither a digit nor __. PROMETHEUS also leaves out a label with the name of an earlier label or of
+   one of MemLord's own labels (device, tag, scope, rest, site, from, to, version), and a label that
+   would make the labels longer than 1000 bytes.
    Errors: E_NOMEM, also if the ledger would keep more than MEMLORD_MAX_STRINGS bytes of strings. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
@@ -69,7 +70,8 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
    ledger's output_dir, or else the current directory. The report replaces no file: if there is a
    file of that name, the process id and a number follow the time. If this function is called
    several times, the last call counts. A forked child that exits writes a report of its own.
-   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
+   Errors: E_INVALID if the path is too long; E_IO, with a line in the log, if the directory is not
+           there or this process may not write in it; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 

@@ -18,15 +18,15 @@
    are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
    total of 0, used over total), the capacity is not known.
 
-   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
-   was freed since, on all devices of the physical device. So one thread that asks before each alloc
-   never gets more than was free at the sample. Mapped files do not count, because they are page
+   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level, bands and reports share one
+   figure for the bytes in use: `used` of the latest sample, plus what the ledger recorded since,
+   less what was freed since, on all devices of the physical device. So one thread that asks before
+   each alloc never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. A free on the cpu takes nothing off until the next sample, because the allocator below may
    keep the memory. Memory of the cpu that is allocated and freed again and again counts once, give
    or take a counter_batch for each thread. The figure is never below what the ledger's own devices
-   hold.
+   hold. (For the bands of the cpu it may be: memory that was never touched is not in use.)
 
    These readers take a sample themselves if none is known, or if the latest one is older than three
    poll intervals and no poller runs. If a source fails, they ask it again after an interval at the
@@ -121,7 +121,7 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 
 /* Sets the limit to a fraction of the capacity. When the capacity changes, the limit changes,
    too. The call takes a sample if no capacity is known.
-   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
+   Errors: E_INVALID unless 2^-64 <= fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
@@ -289,8 +289,10 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
    is the larger of `bytes` and `percent` or, with COMBINE_MIN, the smaller. If one of the two is 0,
    the other is the threshold. For CACHED the percentage is of what the pool has reserved. For the
    other metrics it is of the capacity, or of the limit if that is set and smaller.
-   used % is of the capacity, or of the limit where only that is known. While neither is known, only
-   a band that covers 0 to 100 is looked at, and its `percent` is not used.
+   used % is the share of the capacity that is in use now, not only at the latest sample, so a band
+   fires in the call that enters it. Where only the limit is known, it is the live bytes' share of
+   that. Above 100 it counts as 100. While neither is known, only a band that covers 0 to 100 is
+   looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
    its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
    new strategy and after memlord_reset it can fire at once. When only the band changes, it cannot.
@@ -319,8 +321,8 @@ typedef struct memlord_band {
 } memlord_band;
 
 /* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
-   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
-   uncovered 100 % are logged as warnings.
+   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps between
+   bands and an uncovered 100 % are logged as warnings.
    Errors: E_INVALID if a band is bad; the log names the band. E_DEVICE if `sel` is not a selector;
            E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
@@ -331,14 +333,16 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device se
    Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
-   or if its metric is unknown.
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN, over 1e9, negative, or above 0 but
+   below 2^-64, if it has no threshold, or if its metric is unknown.
    Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
-   in force for all devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. */
+/* Returns the default strategy: {75,90: freed, 10 %}, {90,101: freed, 5 %}. It is in force for all
+   devices until the host sets a strategy, except with MEMLORD_FLAG_NO_STRATEGY. While it is in
+   force, a run that gave back less than a quarter of (value - 7/8 of the threshold) doubles the
+   distance to the next run, until a run gives a quarter or the metric falls below 7/8. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
@@ -362,7 +366,7 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* used % of the device; NaN: not known */
+    double used_percent;     /* used % of the device; -1: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
@@ -385,8 +389,9 @@ typedef struct memlord_gc_result {
 /* Gives memory back: drops a cache, trims a pool. It runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
    MEMLORD_FLAG_DEFER). If that call is a free, your allocator has not taken the block back yet. The
-   callback may call anything but memlord_destroy. A device has at most one run at a time, and no
-   other call waits for it. One callback may run for two devices at once. */
+   callback may call anything but memlord_destroy. A callback that is added during a run is first
+   called in the next. A device has at most one run at a time, and no other call waits for it. One
+   callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -526,7 +531,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   allocated), 0 to 1. The result is 0 when nothing is free, and -1 when the largest free piece is
    not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
@@ -749,7 +754,8 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps a snapshot, under a name: the totals of every device at this moment, the 16 largest tags
-   and sites of each device, and the ten largest blocks of all.
+   and sites of each device, and the ten largest blocks of all. It stops no thread, so beside calls
+   of other threads the tags or sites of a device may add up to more than the device.
    The ledger keeps up to 255 snapshots, spread over the whole run. For a further snapshot it drops
    the one whose neighbours are closest in time, and counts that drop. It keeps the first and the
    last snapshot, and those in which a device, or all devices together, held most. It drops a

@@ -22,6 +22,15 @@
 #define MLI_INLINE static inline
 #endif
 
+/* An inline function of the API. In C++ a module can export it; a library never does. */
+#if !defined(__cplusplus) || defined(MEMLORD_DISABLE) || defined(MEMLORD_STATIC)
+#define MLI_API_INLINE MLI_INLINE
+#elif defined(__ELF__)
+#define MLI_API_INLINE inline __attribute__((visibility("hidden")))
+#else
+#define MLI_API_INLINE inline
+#endif
+
 #ifndef MEMLORD_THREAD_LOCAL
 #if defined(__GNUC__)
 #define MEMLORD_THREAD_LOCAL __thread

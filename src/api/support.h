@@ -66,9 +66,9 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* Records an alloc on a ticket, under the name that memlord_alloc_with had in 0.4. The next release
    will not have this name. */
-MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                 memlord_device device, uint64_t storage,
-                                                 uint64_t bytes, const memlord_site *site) {
+MLI_API_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                     memlord_device device, uint64_t storage,
+                                                     uint64_t bytes, const memlord_site *site) {
     memlord_alloc_opts opts;
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -108,4 +108,5 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 #ifdef __cplusplus
 } /* extern "C" */
+extern "C++" { /* also where the host includes this header inside extern "C" */
 #endif

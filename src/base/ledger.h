@@ -79,6 +79,7 @@ typedef struct mli_shard {
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */
+    mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
 /* A thread that the ledger starts. */
@@ -112,6 +113,8 @@ typedef struct mli_phys {
                               bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
+    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
+                              ticket_bytes */
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
                               called after it */
@@ -439,6 +442,7 @@ typedef struct mli_self_state {
                                 unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
+    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
     uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
                                 not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:

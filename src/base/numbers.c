@@ -1,5 +1,21 @@
 #include "base/numbers.h"
 
+/* Clamps before it converts, because a compiler may convert what a later test then drops. */
+MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v) {
+    v = v > 0 ? v : 0;
+    return (uint64_t)(int64_t)(v < 9e18 ? v : 9e18);
+}
+
+/* Looks at bits only: a comparison with a NaN raises INVALID, and -ffast-math leaves it out. */
+MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
+    uint64_t bits;
+    double v = -1;
+    memcpy(&bits, from, sizeof bits);
+    if (!(bits << 1)) return 0;
+    if (bits >> 52 >= 1023 - 64 && bits >> 52 < 2047) memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 /* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
    z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
@@ -18,8 +34,9 @@ MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
+    if (v <= 0) return 0; /* the root of a v below 0 may pass 0, by which it would be divided */
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
-    return v > 0 ? (uint64_t)(root + 0.5) : 0;
+    return mli_whole(root + 0.5);
 }
 
 /* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */

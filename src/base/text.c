@@ -1,5 +1,6 @@
 #include "base/text.h"
 #include "base/ledger.h"
+#include "base/numbers.h"
 
 MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
@@ -314,7 +315,7 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd writes
    any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
-   INT64_MIN with %jd, and for NaN with %g. */
+   INT64_MIN with %jd, and for a number below 0 with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -351,15 +352,15 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. In JSON, writes a number with three
-   decimals, or null for NaN. */
+/* Writes a percentage: "63.2 %", "50 %". In JSON, writes a number with three decimals. For a number
+   below 0, writes "unknown" or, in JSON, null. */
 static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
-    if (!(percent >= 0)) {
+    if (percent < 0) {
         mli_put_str(o, json ? "null" : "unknown");
     } else if (json) {
-        mli_put_fixed(o, (uint64_t)(percent * 1000 + 0.5), 3);
+        mli_put_fixed(o, mli_whole(percent * 1000 + 0.5), 3);
     } else {
-        mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+        mli_put_tenths(o, mli_whole(percent * 10 + 0.5));
         mli_put_str(o, " %");
     }
 }

@@ -154,18 +154,6 @@ MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account accou
         b->held += (uint64_t)bytes;
     mli_lock_drop(&b->lock);
 }
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_lock(lord, account);
-    uint64_t now;
-    int fits;
-    if (!b) return 1;
-    now = b->stat.bytes + b->held;
-    mli_account_take(&now, in_flight);
-    fits = mli_account_fits(now, bytes, mli_account_most(b));
-    mli_lock_drop(&b->lock);
-    return fits;
-}
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -204,10 +192,12 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
     return is;
 }
 
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held) {
     mli_account_record *b = mli_account_lock(lord, account);
     memlord_result r;
     if (!b) return 0;
+    mli_account_take(&b->held, held);
     r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
     mli_lock_drop(&b->lock);
     return r == MEMLORD_OK;

@@ -31,8 +31,7 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. While a call records a block whose bytes a ticket holds, these bytes
-   count twice. */
+   bytes that tickets hold. */
 typedef struct mli_account_record {
     mli_handle handle;         /* changes only under the cold lock; closing the account also takes
                                   `lock` */
@@ -93,12 +92,6 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
    the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account will have room for `bytes` more once the calls in progress have ended.
-   Some of these calls record blocks whose bytes tickets hold; `in_flight` is the sum of these
-   bytes. Until such a call ends, the bytes of its block count twice: as held by the ticket and as
-   charged for the block. */
-MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
-                                                uint64_t bytes, uint64_t in_flight);
 /* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
    *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
    Requires: the caller holds no lock. */
@@ -111,8 +104,10 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 
 /* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
    limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. */
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
+   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
+   from the same moment on. */
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
+                                         uint64_t held);
 
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with

@@ -76,35 +76,15 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Tries to count a mistake at the present site without a copy of the site. If the list has the
-   mistake under the host's pointer to the site, counts it there. Otherwise, if the list is full,
-   counts the mistake as left out. Returns 1 in both cases. Returns 0 if the caller has to copy the
-   site first. */
-static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
-    struct mli_anomalies_state *s = lord->anomalies;
-    mli_anomaly *a;
-    int known;
-    mli_lock_take(&s->lock);
-    a = mli_anomaly_find(s, kind, mli_self.site, NULL);
-    known = a || s->count == MLI_ANOMALIES;
-    if (a)
-        mli_anomaly_again(a, bytes, now);
-    else if (known)
-        s->left_out++;
-    mli_lock_drop(&s->lock);
-    return known;
-}
-
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
     const uint64_t now = mli_ledger_age(lord);
-    const memlord_site *site = mli_self.site, *kept;
+    const memlord_site *site = mli_self.site;
+    const memlord_site *kept = site ? mli_site_kept(lord, site) : NULL;
     mli_anomaly *a;
     int is_new;
-    if (mli_anomaly_known(lord, kind, bytes, now)) return 0;
-    kept = site ? mli_site_kept(lord, site) : NULL;
     mli_lock_take(&s->lock);
     a = mli_anomaly_find(s, kind, site, kept);
     is_new = !a && s->count < MLI_ANOMALIES;

@@ -268,17 +268,28 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the place on the map that a probe found, counts n deltas, and leaves the shard.
-   If an older block is in that place, it ends. If the older block was live, its free was never
-   recorded, so its end counts as an implicit free. */
+/* Charges the account of a block that is put on the map. If the block replaces another, takes the
+   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
+   that of `e` if there was none. */
+static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+    mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
+    if (old && old != side) mli_side_charge(lord, old, 0, 0);
+    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+}
+
+/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
+   and leaves the shard. If an older block is in that place, it ends, and its account loses its
+   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+   implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
     mli_entry stale = *e;
     int crowded = 0;
+    if (replaces) stale = *probe->entry;
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
     if (replaces) {
-        stale = *probe->entry;
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
         probe->entry->word1 |= mli_pick_put(lord, e);
@@ -334,18 +345,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges a new block to `account`; 0 means the account that the thread uses, and MEMLORD_NONE
-   means none. Makes the side record that notes the charge. Returns 0 if there is no memory for that
-   record, else 1. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
-                                     memlord_account account) {
+/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
+   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
+   the record, else 1. */
+static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
+                                          memlord_account account) {
     mli_side_record *side;
     if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
     if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
-    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    side->account = account;
     e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
@@ -358,7 +369,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -530,9 +541,10 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].attaches = had + 1;
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
+        const memlord_account account =
+            from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
-        mli_side_charge(lord, side,
-                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+        if (account != side->account) mli_side_charge(lord, side, account, 0);
     }
     mli_entry_set_rows(e, now);
     put.key = key;

@@ -132,7 +132,8 @@ enum { /* what mli_entry_put did */
     MLI_DID_VIEW     /* it added a reference to the block that had the key */
 };
 
-/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
+   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
    MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,

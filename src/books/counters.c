@@ -64,7 +64,17 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
+    const uint32_t n = mli_u32_load(count);
+    mli_row *row = mli_row_at(lord, book, n);
+    mli_device_record *device = mli_device_record_at(lord, row->dev);
+    mli_u32_store_release(count, n + 1); /* pairs with mli_row_count's load */
+    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
+    device->end[book] = &row->next;
+}
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
+    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
+    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
+                                       : &mli_device_record_at(lord, dev)->first[book]);
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {

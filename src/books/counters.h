@@ -93,6 +93,7 @@ typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
                       published, latest and cells */
     uint32_t dev;          /* the number of the device */
+    mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
     mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
@@ -143,10 +144,13 @@ typedef struct mli_device_record {
     mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
+    mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
+    mli_u32 *end[MLI_BOOKS];     /* the `next` of its last row there; NULL if there is none */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -184,6 +188,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
+   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
+   with the release stores in mli_row_publish. */
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
    memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
    caller holds the cold lock. */

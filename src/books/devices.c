@@ -97,7 +97,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
 
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; d.index < 0 && i < n; i++)
+    for (i = 1; i < n && 0 > d.index; i++)
         if (mli_type_of(lord, i) == d.type) d = mli_device_record_at(lord, i)->device;
     if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);

@@ -2,8 +2,10 @@
 #include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/counters.h"
 
 struct mli_fences_state {
     mli_lock lock;
@@ -42,7 +44,7 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
         mli_fences_enter(lord);
         f->older = (mli_fence_record *)mli_ptr_load(&state->all);
         mli_ptr_store(&state->all, f);
-        f->spare.next = state->spare_queues;
+        f->spare.next[0] = state->spare_queues;
         state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
@@ -76,46 +78,96 @@ MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
 
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q = p->first;
-    while (q && (q->dev != dev || q->id != id)) q = q->next;
-    return q;
+enum { MLI_RING_POLL, MLI_RING_REST }; /* the queues of a device, and those of a type and level */
+
+/* Appends a queue to a ring, of which *first is the first queue. */
+static MLI_COLD void mli_ring_add(mli_queue **first, mli_queue *q, int ring) {
+    mli_queue *next = *first ? *first : q, *last = *first ? next->previous[ring] : q;
+    q->next[ring] = next;
+    q->previous[ring] = last;
+    next->previous[ring] = last->next[ring] = q;
+    *first = next;
+}
+static MLI_COLD void mli_ring_remove(mli_queue **first, mli_queue *q, int ring) {
+    q->next[ring]->previous[ring] = q->previous[ring];
+    q->previous[ring]->next[ring] = q->next[ring];
+    if (*first == q) *first = q->next[ring] == q ? NULL : q->next[ring];
 }
 
-/* Adds the queue of a fence, in the memory of a spare queue. */
-static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+/* Returns the place of a queue in the tree of its device, which has NULL if there is no such queue.
+   The bits of the id's hash choose the way down from the root, and a queue stands at the first
+   vacant place on its way. No two ids have the same hash, so a way has at most 65 places. */
+static MLI_COLD mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **at = &mli_device_record_at(lord, dev)->queues[0];
+    uint64_t bits = mli_mixed(id);
+    for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
+    return at;
+}
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) {
+    return *mli_queue_place(lord, dev, id);
+}
+/* Removes a queue from the tree of its device. A queue without subtrees takes its place: the ways
+   of all queues below a place go through it. */
+static MLI_COLD void mli_queue_uproot(memlord *lord, mli_queue *q) {
+    mli_queue **at = mli_queue_place(lord, q->dev, q->id), **end = at, *last;
+    while ((*end)->below[0] || (*end)->below[1]) end = &(*end)->below[!(*end)->below[0]];
+    last = *end;
+    *end = NULL;
+    if (last == q) return;
+    memcpy(last->below, q->below, sizeof q->below);
+    *at = last;
+}
+
+/* Returns the ring of the queues of a device, which begins with those that no poll has passed. */
+static mli_queue **mli_queue_ring(memlord *lord, uint32_t dev) {
+    return &mli_device_record_at(lord, dev)->queues[1];
+}
+/* Puts a queue first in its device's ring, because no thread has asked its first fence. */
+static MLI_COLD void mli_queue_poll_first(memlord *lord, mli_queue *q) {
+    mli_queue **ring = mli_queue_ring(lord, q->dev);
+    q->round = q->passed = 0;
+    mli_ring_add(ring, q, MLI_RING_POLL);
+    *ring = q;
+}
+
+/* Makes the queue of a fence, in the memory of a spare queue. The caller puts it into the tree. */
+static MLI_COLD mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = state->spare_queues;
-    state->spare_queues = q->next;
+    state->spare_queues = q->next[0];
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
     q->due = mli_u32_load(&p->calls);
-    q->next = p->first;
-    p->first = q;
+    mli_queue_poll_first(lord, q);
+    mli_ring_add(&p->resting[0], q, MLI_RING_REST);
+    p->queues++;
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
-    q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
-    q->due = mli_u32_load(&p->calls) + q->rest;
-    q->late = rest ? now + MLI_REST_NS : 0;
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->level = level < MLI_REST_LEVELS ? level : MLI_REST_LEVELS - 1;
+    q->due = mli_u32_load(&p->calls) + (level ? 1u << q->level : 0);
+    q->late = level ? now + MLI_REST_NS : 0;
+    mli_ring_add(&p->resting[q->level], q, MLI_RING_REST);
     if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
-    if (!q) q = mli_queue_add(lord, f);
+    mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
+    if (!q) q = *place = mli_queue_add(lord, f);
     f->queue = q;
+    f->since = mli_u64_load(&lord->fences->serial);
     f->next = NULL;
     f->previous = q->last;
     if (q->last)
@@ -126,10 +178,11 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
-    mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
+    mli_queue *q = f->queue;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
@@ -137,17 +190,40 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
+    mli_ring_remove(mli_queue_ring(lord, q->dev), q, MLI_RING_POLL);
     if (q->first) { /* no thread has asked the new first fence since it became the first */
-        q->round = 0;
+        mli_queue_poll_first(lord, q);
         mli_queue_back_off(lord, q, 0, 0);
         return;
     }
-    while (*at != q) at = &(*at)->next;
-    *at = q->next;
-    q->next = state->spare_queues;
+    mli_queue_uproot(lord, q);
+    mli_ring_remove(&p->resting[q->level], q, MLI_RING_REST);
+    q->next[0] = state->spare_queues;
     state->spare_queues = q;
-    if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
+    if (!--p->queues)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
+}
+
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    f->asker = &mli_self;
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
+    return f;
+}
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_queue **ring = mli_queue_ring(lord, dev), *q;
+    while ((q = *ring) != NULL && q->passed < round) {
+        mli_fence_record *f = q->unasked;
+        if (!f || f->asker || f->since >= round) {
+            q->passed = round;
+            *ring = q->next[MLI_RING_POLL];
+            f = q->round < round && q->first->since < round ? q->first : NULL;
+        }
+        if (f == q->first) q->round = round;
+        if (f && !f->asker) return mli_fence_claim(f);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
@@ -233,10 +309,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* a function of a fence made this
-                                                                    call; the outer call, which runs
-                                                                    that function, drops the fences
-                                                                    */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
+                                                                    function of a fence, drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);

@@ -2,7 +2,7 @@
    for. A fence tells, by its function `done`, whether a device has finished its work with a block.
    A pending block was freed, and ends when its fences are done. To drop a fence is to call its
    `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
-   shard is a part of the map of blocks. May use base/memory, books/devices and books/threads.
+   shard is a part of the map of blocks. May use base/memory, books/counters and books/threads.
    Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
    and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
@@ -14,9 +14,12 @@
 #include "base/ledger.h"
 #include "base/atomics.h"
 
+#define MLI_REST_LEVELS 9 /* a queue of level n rests for 2^n calls; one of level 0 does not rest */
+
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first;
+    struct mli_queue *resting[MLI_REST_LEVELS]; /* the queues of each level, sorted by `due` */
+    uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
     mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
@@ -33,17 +36,19 @@ typedef struct mli_pending_queues {
 /* The pending fences with the same device and the same memlord_fence.queue, in the order of the
    frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
+    struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
+                                                MLI_RING_REST; next[0] also links spare queues */
+    struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
     struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
-    uint64_t round; /* the number of the last poll (a pass over the queues: see calls/deferred) that
-                       asked the first fence, or 0 */
+    uint64_t id;     /* memlord_fence.queue, which these fences have in common */
+    uint64_t round;  /* the number of the last poll (a pass over the queues: see calls/deferred)
+                        that asked the first fence, or 0 */
+    uint64_t passed; /* the number of the last poll that found no more to ask here, or 0 */
     uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
-    uint32_t rest;  /* how many calls leave the queue alone after the first fence has answered "not
-                       done" */
+    uint32_t level; /* how often the first fence has answered "not done", below MLI_REST_LEVELS */
     uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
                        fence again */
 } mli_queue;
@@ -63,6 +68,7 @@ typedef struct mli_fence_record {
                              about to; NULL if no thread does */
     uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
                              waits for the fence */
+    uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
@@ -87,8 +93,6 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
-                                 further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
@@ -98,18 +102,27 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
-MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
+MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
+/* Makes this thread the asker of a fence, and returns the fence. */
+MLI_PRIVATE mli_fence_record *mli_fence_claim(mli_fence_record *f);
+/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
+   each queue the fences that no thread has asked yet come first, because the first call of a `done`
+   may record an event of the device. Then comes the first fence of the queue, unless this poll
+   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
+   the poll began, so that a `drop` that defers another free does not make the poll endless. */
+MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
-/* Sets when a call asks the first fence of a queue again: after `rest` calls on its device type or
-   after MLI_REST_NS, whichever comes first. If `rest` is 0, the next call asks it. */
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
+/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
+   level on its device type or after MLI_REST_NS, whichever comes first. */
+MLI_PRIVATE MLI_COLD void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
+                                             uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
    that no thread has asked this fence. */
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
+MLI_PRIVATE MLI_COLD void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
 /* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
    an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose

@@ -103,7 +103,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     return bound > mark->held ? bound : mark->held;
 }
 
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
@@ -112,11 +113,15 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
         uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
         if (!mli_dev_uses_capacity(lord, i)) continue;
         is = mli_dev_held_since(lord, i, &own);
+        if (i == dev) *part = is;
         *held = mli_add_saturated(*held, own);
         if (is > was) used = mli_add_saturated(used, is - was);
         if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
     }
-    used -= shrunk < used ? shrunk : used;
+    return used - (shrunk < used ? shrunk : used);
+}
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
     return used > *held ? used : *held;
 }
 
@@ -166,15 +171,8 @@ MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
 }
 
-MLI_PRIVATE double mli_nan(void) {
-    const uint64_t bits = (uint64_t)0x7ff8 << 48;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    if (!c->known) return mli_nan();
-    return mli_percent(c->used, c->total);
+    return c->known ? mli_percent(c->used, c->total) : -1;
 }
 
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
@@ -308,7 +306,7 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
     mli_cover *cover = ask->cover;
     uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
+    for (i = 0; i < n && ask->bytes > cover->bytes; i++) {
         memlord_ticket ticket;
         const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
         uint64_t left = ask->bytes - cover->bytes, part;
@@ -374,7 +372,7 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_re
         !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
     if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
     phys->ticket_bytes -= rest;
-    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
+    return 0;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
@@ -432,8 +430,6 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
-
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
@@ -446,26 +442,55 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
     draw->phys = mli_phys_lock(lord, dev);
     draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
+    draw->t = t;
+    draw->drawn = 0;
+    mli_self.draw = draw;
     mli_lock_drop(&draw->phys->lock);
 }
 
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = mli_draw_count(t, draw->named);
-    uint64_t left = recorded ? draw->bytes : 0;
-    mli_lock_take(&draw->phys->lock);
-    draw->phys->in_flight -= draw->bytes;
+/* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
+   `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
+   take them off what the account holds. Returns how many bytes it took. */
+static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
+                                       memlord_account account) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    uint32_t i, n = mli_draw_count(draw->t, draw->named);
+    uint64_t left = draw->bytes - draw->drawn, taken = 0;
     for (i = 0; i < n && left; i++) {
         memlord_ticket ticket;
-        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
+        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        v->remaining -= part;
-        mli_account_shift(lord, v->account, -(int64_t)part);
-        draw->phys->ticket_bytes -= part;
         left -= part;
+        if (account && v->account != account) continue;
+        v->remaining -= part;
+        if (!account) mli_account_shift(lord, v->account, -(int64_t)part);
+        taken += part;
     }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
+    uint64_t held = 0;
+    int charged;
+    if (draw) {
+        mli_lock_take(&draw->phys->lock);
+        held = mli_draw_take(lord, draw, account);
+        draw->drawn += held;
+        draw->phys->drawn += held;
+    }
+    charged = mli_account_charge_block(lord, account, bytes, held);
+    if (draw) mli_lock_drop(&draw->phys->lock);
+    return charged;
+}
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded) {
+    mli_lock_take(&draw->phys->lock);
+    mli_self.draw = NULL;
+    draw->phys->in_flight -= draw->bytes;
+    draw->phys->drawn -= draw->drawn;
+    draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
     mli_lock_drop(&draw->phys->lock);
 }
 
@@ -480,9 +505,14 @@ static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
+/* Forgets the draws of the parent's other threads. */
 static MLI_COLD void mli_limits_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        phys->ticket_bytes -= phys->drawn;
+        phys->in_flight = phys->drawn = 0;
+    }
 }
 static MLI_COLD void mli_limits_free(memlord *lord) {
     mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));

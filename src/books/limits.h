@@ -46,9 +46,12 @@ MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns the bytes that all
-   programs use there now, which are at least *held. If no sample is known, returns *held. Requires:
-   the caller holds the phys lock. */
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
+   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
+   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+MLI_PRIVATE uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                    uint64_t *held, uint64_t *part);
+/* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
 /* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
@@ -67,9 +70,7 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
    NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
-/* Returns a NaN. */
-MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
@@ -147,26 +148,38 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded. */
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
+   Those that come off tickets of the account that the block is charged to come off when it is
+   charged, so that the account never counts them twice. */
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
     memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
                              thread */
+    mli_thread *t;        /* the thread of the alloc */
+    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
-MLI_TABLE(const mli_ticket_draw mli_draw_none)
+/* Begins a call: it draws on no ticket yet, and names none. */
+static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
+    draw->phys = NULL;
+    draw->named = 0;
+}
 
 /* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
    recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
+   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
+
 /* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
    alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
    names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
    that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
-                                              const mli_ticket_draw *draw, int recorded);
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
+                                              int recorded);
 
 MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 

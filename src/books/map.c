@@ -196,6 +196,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
     if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
+        mli_u32_store(&s->refuse, 0);
         s->table = next->data;
         s->size = next->size;
         mli_u32_store(&s->displaced, next->displaced);
@@ -222,6 +223,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        if (failed < 0) mli_u32_store(&s->refuse, size); /* so that on average a refusal is cheap */
         mli_lock_drop(&s->lock); /* dropped only now, so that a fork or a check of the map finds the
                                     table and map.buckets in agreement */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);

@@ -6,6 +6,7 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 #include "books/accounts.h"
+#include "books/limits.h"
 
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t) {
@@ -38,7 +39,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     }
     if (bytes < side->charged)
         mli_account_credit_block(lord, account, side->charged - bytes);
-    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+    else if (!mli_ticket_charge(lord, account, bytes - side->charged))
         return;
     side->charged = bytes;
 }

@@ -10,7 +10,6 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
     return (mli_bucket *)(void *)s->table + s->size;
 }
 
-
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
@@ -130,6 +129,22 @@ static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key,
     while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
     return mli_probe_scan(lord, probe, type, want_room);
 }
+/* Returns 1 if the key of a probe that found no room gets no larger table. If even a table 64 times
+   as large would have 20 entries in the home of the key, the keys were made to collide. If only the
+   whole table shows that, one key in many gets its try (mli_shard.refuse). */
+static MLI_COLD int mli_probe_refused(const mli_probe *probe) {
+    mli_shard *s = probe->shard;
+    const uint32_t refuse = mli_u32_load(&s->refuse), near_by = ((uint32_t)1 << 26) / s->size;
+    mli_bucket *b = probe->home;
+    unsigned k, i, same = 0;
+    for (k = 0; k < probe->held; k++, b = mli_bucket_next(s, b, mli_buckets_end(s)))
+        for (i = 0; i < MLI_BUCKET_SLOTS; i++)
+            same += ((mli_u64_load(&b->header) >> (8 * i)) & 255) &&
+                    (mli_hash(b->slots[i].key) - probe->hash + ((uint64_t)near_by << 31)) >> 32 <
+                        near_by;
+    if (refuse) mli_u32_store(&s->refuse, refuse - 1);
+    return refuse || same >= MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX;
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -140,13 +155,14 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
     for (;;) {
         const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
-        int again = 0;
+        int again = 0, refused = 0;
         probe->inside = 1;
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
             again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
+            if (!again) refused = mli_probe_refused(probe);
         }
         mli_probe_leave(t, probe);
         if (again)
@@ -156,7 +172,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
                                                   the shard's lock */
         else if (!want_room)
             return 0;
-        else if (mli_shard_grow(lord, t, s, size))
+        else if (refused || mli_shard_grow(lord, t, s, size))
             return -1;
     }
 }

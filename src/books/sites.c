@@ -170,7 +170,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
                                                       mli_module **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
-    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
+    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *found;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
     const char *path, *loaded, *build_id;
     memlord_result r;
@@ -184,26 +184,26 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->path, &path);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, image->loaded, &loaded);
     if (r) return r;
-    for (module = first; module; module = (mli_module *)mli_ptr_load(&module->same))
-        if (module->image.path == path && module->build_id == build_id) break;
-    *out = module;
-    if (module) return MEMLORD_OK;
-    *out = module = (mli_module *)mli_cold_alloc(lord, sizeof *module);
-    if (!module) return MLI_AGAIN;
-    module->image = *image;
-    module->image.path = path;
-    module->image.loaded = loaded;
-    module->build_id = build_id;
-    if (image->id_size) memcpy(module->id, image->id, image->id_size);
-    module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
-    module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+    for (found = first; found; found = (mli_module *)mli_ptr_load(&found->same))
+        if (found->image.path == path && found->build_id == build_id) break;
+    *out = found;
+    if (found) return MEMLORD_OK;
+    *out = found = (mli_module *)mli_cold_alloc(lord, sizeof *found);
+    if (!found) return MLI_AGAIN;
+    found->image = *image;
+    found->image.path = path;
+    found->image.loaded = loaded;
+    found->build_id = build_id;
+    if (image->id_size) memcpy(found->id, image->id, image->id_size);
+    found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
+    found->number = found->next ? found->next->number + 1 : 1;
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
                                                              mli_module_newest */
     if (!first) {
-        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
-        mli_ptr_store(&module->same, mli_ptr_load(&first->same));
-        mli_ptr_store_release(&first->same, module);
+        mli_ptr_store(&found->same, mli_ptr_load(&first->same));
+        mli_ptr_store_release(&first->same, found);
     }
     return MEMLORD_OK;
 }

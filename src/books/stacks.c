@@ -21,6 +21,7 @@ typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
+    mli_u32 newest[MEMLORD_MAX_DEVICES + 1]; /* the row of each device that was added last, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -210,6 +211,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
+    mli_u32 *newest = &mli_stack_tables_of(lord)->newest[dev];
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
@@ -220,8 +222,10 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     row->dev = dev;
     row->site = site;
     row->next = mli_u32_load(head);
+    row->older = mli_u32_load(newest);
     mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
     mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    mli_u32_store_release(newest, n);                      /* pairs with mli_stacks_hold */
     *number = n;
     return MEMLORD_OK;
 }
@@ -423,14 +427,12 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, inside an unwinder, or in a
-   child of vfork, which shares its parent's locks and thread-local variables. Only a system call
-   can tell that the thread is in such a child. That would be too slow for every alloc. So if every
-   alloc is picked, the function does not look, and allocs in such a child are unwound, too. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
+   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
+   sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
@@ -592,11 +594,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     return frames;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
-    const uint32_t rows = mli_stack_rows(lord);
-    uint32_t i;
-    for (i = 1; i < rows; i++) {
+    const mli_stack_tables *tables = mli_stack_tables_of(lord);
+    uint32_t i = tables ? mli_u32_load_acquire(&tables->newest[dev]) : 0;
+    while (i) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
+        mli_u64_store(&row->held, mli_u64_load(&row->live));
+        i = row->older;
     }
 }
 #if !defined(MEMLORD_NO_VERIFY)

@@ -37,6 +37,7 @@ typedef struct mli_stack_row {
     uint32_t dev;
     uint32_t next;        /* the next row in the same hash chain */
     uint32_t site;        /* the row of the site in books/counters; 0: no site */
+    uint32_t older;       /* the row of the same device that was added before this one, or 0 */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
     mli_u64 blocks;       /* how many picked blocks are live */

@@ -23,8 +23,9 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
     MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
                                        and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same totals, by the scope's memlord_scope_site and
+    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
                                        the parent scope */
+    MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
    salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */

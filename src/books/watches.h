@@ -34,6 +34,8 @@ typedef struct mli_watch {
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
                                    bytes; 0: no thread requests a check because of its frees */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    uint64_t distance;          /* how far the metric must rise after a collection before the next;
+                                   0: an eighth of the threshold */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */

@@ -25,84 +25,107 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns how many bytes it took off the tag. */
-static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
-    uint64_t had, out;
-    mli_lock_take(&row->lock);
-    had = mli_u64_load(&tag->arena);
-    out = had < c->out ? had : c->out;
-    mli_u64_store(&tag->arena, had + c->in - out);
-    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
-    mli_lock_drop(&row->lock);
-    return out;
+/* Returns how many bytes the tags of a device have more than the device. Without the lock a call
+   that is halfway may show as an excess. */
+static uint64_t mli_arena_excess(const mli_device_record *device) {
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    return tagged > arena ? tagged - arena : 0;
 }
+
 /* Changes the balances of a device and of a tag. If the tag has too few bytes to take off, the rest
-   comes off the bytes of the device that have no tag. Two calls may together leave the tags with
-   more bytes than the device. Each call changes `arena`, or both `arena` and `arena_tagged`, before
-   it compares the two. All these accesses are seq_cst. So at least one of the two calls notices the
-   excess. */
+   comes off the bytes of the device that have no tag. A call with a tag changes both balances under
+   the lock, so that mli_arena_trim_tag never sees one without the other. Each call compares `arena`
+   and `arena_tagged` after its changes. All these accesses are seq_cst. So of the calls that cause
+   an excess together at least one notices it. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
+    mli_row *row = c->tag ? mli_row_at(lord, MLI_BOOK_DEVICE, c->dev) : NULL;
     mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had = mli_u64_load(&device->arena), in, out;
+    uint64_t had, in, out;
+    if (row) mli_lock_take(&row->lock);
+    had = mli_u64_load(&device->arena);
     do {
         in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
         out = had < c->out ? had : c->out;
     } while (!mli_u64_cas(&device->arena, &had, had + in - out));
     c->in = in;
     c->out = out;
-    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    if (row) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+        had = mli_u64_load(&tag->arena);
+        c->tag_out = had < out ? had : out;
+        mli_u64_store(&tag->arena, had + in - c->tag_out);
+        (void)mli_u64_add(&device->arena_tagged, in - c->tag_out);
+        mli_lock_drop(&row->lock);
+    }
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Corrects the tags of a device if together they have more bytes than the device. Takes the excess
-   off the tag with the largest balance, but no more than that balance. Returns how many bytes it
-   took off, or 0 if there is no excess. *number gets the row of the tag. */
-static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
-    uint64_t arena, tagged, most = 0;
-    uint32_t i;
-    mli_lock_take(&row->lock);
-    arena = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    for (i = 1; tagged > arena && i < rows; i++) {
-        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
-        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
-        most = mli_u64_load(&tag->arena);
-        largest = tag;
-        *number = i;
+/* Returns the least balance with which a tag has to give up bytes, or 0 if the tags of a device
+   have no excess. The tags with larger balances have less than the excess, and together with those
+   of this balance they have all of it. *largest gets the row of the tag with the largest balance.
+   Finds the result bit by bit, in a walk of the tags for each, so that the cost does not grow with
+   the square of their number. Other calls may change the balances meanwhile. */
+static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *largest) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint64_t excess = mli_arena_excess(device), all = mli_u64_load(&device->arena_tagged);
+    uint64_t bit = (uint64_t)1 << 62, cut = 0, most = 0;
+    if (!excess) return 0;
+    for (; bit && most < excess; bit >>= 1) {
+        const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+        uint64_t sum = 0;
+        uint32_t i;
+        for (i = 1; bit <= all && i < rows; i++) {
+            const mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+            const uint64_t bytes = tag->dev == dev ? mli_u64_load(&tag->arena) : 0;
+            if (bytes >= (cut | bit)) sum += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            *largest = i;
+        }
+        if (sum >= excess) cut |= bit;
     }
-    if (largest) {
-        if (most > tagged - arena) most = tagged - arena;
-        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
-    }
-    mli_lock_drop(&row->lock);
-    return most;
+    return most < excess ? cut | !cut : most;
 }
-/* Takes the excess off the tags of a device, one tag after another. Each tag that loses bytes
-   counts as an underflow. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+/* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
+   that balance is below `least`. If the tag loses bytes, counts an underflow. */
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+                                        uint64_t least) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row_delta d;
-    uint32_t tag = 0;
-    uint64_t bytes;
+    uint64_t had;
+    if (tag->dev != dev || mli_u64_load(&tag->arena) < least) return;
     memset(&d, 0, sizeof d);
-    for (;;) {
-        mli_shard_enter_to_count(lord, t);
-        bytes = mli_arena_excess(lord, dev, &tag);
-        d.word2 = mli_word2_of(0, tag, 0);
-        d.out = bytes;
-        if (bytes) mli_count(lord, t, &d, 1);
-        mli_shard_leave(t);
-        if (!bytes) return;
-        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
-                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    d.word2 = mli_word2_of(0, number, 0);
+    mli_shard_enter_to_count(lord, t);
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&tag->arena);
+    d.out = mli_arena_excess(device);
+    if (d.out > had) d.out = had;
+    mli_u64_store(&tag->arena, had - d.out);
+    (void)mli_u64_add(&device->arena_tagged, 0 - d.out);
+    mli_lock_drop(&row->lock);
+    mli_count(lord, t, &d, 1);
+    mli_shard_leave(t);
+    if (!d.out) return;
+    mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+}
+/* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
+   first of all, because the list of mistakes names the first. Other calls may add to the excess. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    uint32_t rows, i, largest = 1;
+    uint64_t cut, least;
+    while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
+        rows = mli_row_count(lord, MLI_BOOK_TAG);
+        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        for (least = cut + 1; least >= cut; least--)
+            for (i = 1; i < rows && mli_arena_excess(device); i++)
+                mli_arena_trim_tag(lord, t, dev, i, least);
     }
 }
 

@@ -49,9 +49,15 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
+/* Returns the number that a token has of its ledger and of its own place. A copy of the token is in
+   another place, and so does not have the number of its own. */
+static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token *token) {
+    return lord->generation + (uintptr_t)token;
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger.
-   word[3] and word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
+   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
+   word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
    logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
    with both storages. In that case the event of the free has no site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
@@ -68,7 +74,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->generation;
+    token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
@@ -121,7 +127,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
     mli_site_given(site);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -277,7 +283,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
     stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
@@ -293,7 +299,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
+    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
@@ -530,7 +536,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->generation)
+        token->word[2] != mli_token_seal(lord, token))
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -639,7 +645,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token", site);
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -692,7 +698,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw = mli_draw_none;
+    mli_draw_clear(&call.draw);
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)

@@ -123,9 +123,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     if (!settles) {
         f->asker = NULL;
         f->early_answer = answer;
-        if (!f->previous)
-            mli_queue_back_off(lord, f->queue,
-                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
+        if (!f->previous) mli_queue_back_off(lord, f->queue, f->queue->level + 1, now);
     }
     mli_fences_leave(lord);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
@@ -153,44 +151,18 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence, and returns the fence. */
-static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    f->asker = &mli_self;
-    if (f->queue->unasked == f) f->queue->unasked = f->next;
-    return f;
-}
-
-/* Claims the next fence that a poll has to ask, and returns NULL if none is left. In each queue the
-   fences that no thread has asked yet come first, because the first call of a `done` may record an
-   event of the device. Then comes the first fence of the queue, unless this poll (`round` is its
-   number) has asked that fence already. */
-static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
-                                       uint64_t round) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_queue *q;
-    for (q = p->first; q; q = q->next) {
-        mli_fence_record *f = q->unasked;
-        if (!f || f->asker) f = q->round < round ? q->first : NULL;
-        if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
-        if (f == q->first) q->round = round;
-        return mli_fence_claim(f);
-    }
-    return NULL;
-}
-
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
-    uint32_t type;
+    uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, mli_pends_of(lord, type), sel, round)) != NULL) {
+    for (dev = 1; dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++)
+        while (mli_selects(sel, mli_device_record_at(lord, dev)->device) &&
+               (f = mli_poll_next(lord, dev, round)) != NULL) {
             mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_fences_enter(lord);
@@ -207,9 +179,14 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
-    mli_queue *q, *found = NULL;
-    for (q = p->first; q; q = q->next) {
-        if (q->first->asker) continue;
+    mli_queue *found = NULL;
+    int level;
+    for (level = 0; level < MLI_REST_LEVELS; level++) {
+        const mli_queue *first = p->resting[level];
+        mli_queue *q = p->resting[level];
+        while (q && q->first->asker) /* passes the queues that other threads are asking */
+            q = q->next[MLI_RING_REST] == first ? NULL : q->next[MLI_RING_REST];
+        if (!q) continue;
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
         if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
@@ -249,7 +226,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer);
         mli_fences_enter(lord);
-        q = answer ? mli_queue_find(p, dev, id) : NULL;
+        q = answer ? mli_queue_find(lord, dev, id) : NULL;
     }
     mli_fences_leave(lord);
 }
@@ -302,8 +279,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
-    mli_side_charge(lord, side,
-                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
+    side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));

@@ -37,7 +37,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw = mli_draw_none;
+    mli_draw_clear(&call->draw);
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
@@ -58,7 +58,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_anomalies_tell(lord);

@@ -71,10 +71,13 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 if memlord_alloc_retry accepts a policy. */
+/* Returns 1 if memlord_alloc_retry accepts a policy. Tests the bits of the multiplier: numbers from
+   1 to the largest are between those of 1 and of infinity. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-           policy->multiplier <= 1.7976931348623157e308;
+    uint64_t bits;
+    memcpy(&bits, &policy->multiplier, sizeof bits);
+    return policy->max_ms >= policy->initial_ms && bits >= (uint64_t)0x3ff << 52 &&
+           bits < (uint64_t)0x7ff << 52;
 }
 
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {

@@ -411,7 +411,7 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     while (*done < n) {
         i = *done ? (*done + n) / 2 : 0;
         if (waits)
-            for (i = 0; i < n - 1 && mark[i].position < waits;) i++;
+            for (i = 0; i < n - 1 && waits > mark[i].position;) i++;
         r = mli_cuda_event_call(d, waits && d->event_wait ? d->event_wait : d->event_query, context,
                                 mark[i].event->handle);
         if (r == 0) {

@@ -162,8 +162,8 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
 
 /* An error has the same number as a CUresult and as a cudaError_t, so a cast converts it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
-    return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
-                                                         q->mem_flags);
+    return (cudaError_t)mli_cuda_loaded.table.mem_create(
+        q->handle, q->bytes, (const mli_cuda_prop *)q->prop, q->mem_flags);
 }
 
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,

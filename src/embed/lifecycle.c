@@ -10,6 +10,7 @@
 #include "books/fences.h"
 #include "books/stacks.h"
 #include "books/events.h"
+#include "services/room.h"
 #include "services/snapshots.h"
 #include "embed/exit.h"
 #include "embed/leaks.h"
@@ -114,12 +115,19 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
 }
+enum {
+    MLI_FLAGS = MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_SITES | MEMLORD_FLAG_EXACT |
+                MEMLORD_FLAG_DEFER | MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_ENV |
+                MEMLORD_FLAG_NO_SNAPSHOT_THREAD
+};
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     const char *why = mli_stacks_check(desc);
     if (!why) why = mli_events_check(desc);
     if (!why) why = mli_snapshots_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
         why = "[create] allocator: one of alloc and free is missing";
+    if (desc->flags & ~(uint32_t)MLI_FLAGS) why = "[create] flags: there is no such flag";
+    if (desc->poll_ms && desc->poll_ms < MLI_POLL_MS_MIN) why = "[create] poll_ms is below 10";
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 

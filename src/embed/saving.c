@@ -389,11 +389,17 @@ MLI_API memlord_format memlord_format_for(const char *path) {
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                             const char *directory) {
     const char *kept;
+    uint32_t error;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (!directory || !*directory) directory = lord->saving->output_dir;
+    error = mli_directory_error(directory ? directory : ".");
+    if (error)
+        mli_save_failed(lord, "[save] no report in ", directory ? directory : ".", MEMLORD_E_IO,
+                        error);
+    r = error ? MEMLORD_E_IO : mli_name(lord, directory, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);

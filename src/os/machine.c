@@ -139,12 +139,18 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
 /* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
    bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
    off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
-   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
-static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+   processes down. Version 1 has no such file, but in memory.stat the lowest limit of the cgroup and
+   of those above it. It counts in the directory at the `top`, because a container does not see what
+   is above. Returns 0, or -1 if the limit is not known. */
+static int mli_cpu_level(mli_cpu *cpu, size_t end, size_t top, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
         mli_cpu_value(cpu, end, "/memory.high", &high))
+        return -1;
+    if (cpu->v1 && end == top &&
+        (mli_cpu_read(cpu, end, "/memory.stat") ||
+         mli_cpu_field(cpu, "hierarchical_memory_limit", "", &high)))
         return -1;
     if (high < limit) limit = high;
     if (!limit) return -1;
@@ -183,7 +189,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     if (!p) return 0; /* the process is in no memory cgroup */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
-    while (!mli_cpu_level(cpu, end, machine, total, left)) {
+    while (!mli_cpu_level(cpu, end, top, machine, total, left)) {
         if (end == top) return 0;
         while (cpu->path[--end] != '/') {} /* cpu->path[top] is a slash, so the loop ends */
     }

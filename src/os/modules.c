@@ -81,6 +81,18 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
+/* Describes a module by its ELF header, without the loader's lock. A thread may hold that lock in a
+   callback of dl_iterate_phdr, and wait there for a lock that the host holds around malloc.
+   Requires: the module is not closed meanwhile, because the calling thread is in its code. */
+static mli_dl_phdrs mli_dl_module(const mli_loaded *l) {
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)l->start;
+    mli_dl_phdrs m = {(ElfW(Addr))l->bias, l->name, (const ElfW(Phdr) *)l->start, 0};
+    if (memcmp(head->e_ident, ELFMAG, SELFMAG)) return m;
+    m.at = (const ElfW(Phdr) *)(const void *)((const char *)l->start + head->e_phoff);
+    if (head->e_phoff + head->e_phnum * sizeof *m.at <= 4096) m.count = head->e_phnum;
+    return m; /* without segments if they are not described in the first page */
+}
+
 /* Finds the build id in the notes of a module. Returns NULL if there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
@@ -163,17 +175,31 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
     mli_image_search search = {address, out, 0, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
-    int saved = errno;
+    const unsigned long loader = getauxval(AT_BASE);
+    const struct link_map *m = NULL;
+    mli_dl_found program;
+    mli_dl_phdrs module;
+    int saved = errno, in = mli_loaded_at(address, &loaded);
     ssize_t n;
     memset(out, 0, sizeof *out);
-    out->stays = mli_loaded_at(address, &loaded) < 0;
+    out->stays = in < 0;
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
                                               loaded */
     out->bias = loaded.bias;
+    if (in < 0) {
+        in = mli_dl_each(mli_image_visit, &search);
+    } else if (in) {
+        module = mli_dl_module(&loaded);
+        if (!mli_dl_find_object((void *)getauxval(AT_PHDR), &program)) m = program.map;
+        for (; m && m->l_addr != loaded.bias && !search.dynamic; m = m->l_next)
+            search.dynamic = !loader || m->l_addr == loader;
+        search.dynamic |= !m;
+        in = mli_image_visit(&module, sizeof module, &search);
+    }
     /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
        the name of a link to it. */
-    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
+    if (in && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
@@ -382,7 +408,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -413,7 +439,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -433,7 +459,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
     (void)q;
     (void)n;
 }
@@ -442,15 +468,15 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
+    char executable[MLI_PATH_MAX];
     mli_image own;
-    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
     if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
-    memset(&own, 0, sizeof own);
-    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    mli_image_at((const void *)(uintptr_t)mli_module_keep, &own, executable);
+    if (own.stays || !own.loaded) return 1;
     /* Wait while the list of modules changes. */
     for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
         if (i == 20) return 0; /* this thread itself seems to be in a dlopen */
@@ -473,5 +499,5 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
 #else
 /* Does nothing. An executable is never unloaded, and musl unloads no library. On other systems a
    library with this code may be unloaded. */
-MLI_PRIVATE int mli_module_keep(void) { return 1; }
+MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #endif

@@ -31,11 +31,11 @@ typedef struct mli_symbol_query {
 } mli_symbol_query;
 
 #if defined(__linux__)
-
 /* Returns the first symbol with this name in the program and in the libraries that were loaded with
    it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
    malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
+#endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
    between its segments, `start` is the lowest address of the segment that has the address. `bias`,
    the load address, is the same for all segments. `bias` is 0 for a program at fixed addresses. */
@@ -43,35 +43,13 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif defined(__APPLE__)
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#else
-MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
-MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
-MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
-#endif
 /* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
-   for dlopen, and call malloc. */
-#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
+   for dlopen, and call malloc.
+   With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
    program began with, or one that is linked with -z nodelete. A malloc may call this function while
    a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
    abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#elif MLI_WINDOWS
-MLI_PRIVATE MLI_COLD int mli_module_keep(void);
-#else
-MLI_PRIVATE int mli_module_keep(void);
-#endif
 
 #endif

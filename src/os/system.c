@@ -80,6 +80,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    wchar_t wide[1024];
+    DWORD a = mli_wide_path(path, wide, 1024) ? 0 : GetFileAttributesW(wide);
+    return a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY) ? 0
+                                                                          : ERROR_PATH_NOT_FOUND;
+}
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
@@ -268,6 +274,12 @@ MLI_PRIVATE int mli_file_is_special(const char *path) {
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
                                                      bits */
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode)) return ENOTDIR;
+    if (!faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EINVAL ? 0 : mli_system_error(); /* EINVAL: Android may not know AT_EACCESS */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;

@@ -82,6 +82,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 /* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
    that is not known. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Returns 0 if this process may create files in a directory, else the system's error. */
+MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
 /* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
    error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);

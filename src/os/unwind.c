@@ -15,16 +15,14 @@ MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern const char mli_own_from[] __asm__("__start_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
-extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
-    __attribute__((weak, visibility("hidden")));
+extern const char __start_mli_own_frames[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_mli_own_frames[] __attribute__((weak, visibility("hidden")));
 #ifdef __cplusplus
 }
 #endif
 MLI_PRIVATE int mli_is_own(const void *address) {
-    const uintptr_t from = (uintptr_t)mli_own_from;
-    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+    const uintptr_t from = (uintptr_t)__start_mli_own_frames;
+    return (uintptr_t)address - 1 - from < (uintptr_t)__stop_mli_own_frames - from;
 }
 #else
 MLI_PRIVATE int mli_is_own(const void *address) {

@@ -123,7 +123,7 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
     size_t i, k;
     for (i = 1; i < callers->count; i++) {
         const mli_caller moving = callers->at[i];
-        for (k = i; k && callers->at[k - 1].share < moving.share; k--)
+        for (k = i; k && moving.share > callers->at[k - 1].share; k--)
             callers->at[k] = callers->at[k - 1];
         callers->at[k] = moving;
     }

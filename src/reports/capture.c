@@ -1,6 +1,7 @@
 #include "reports/capture.h"
 #include "base/atomics.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/sites.h"
@@ -238,7 +239,7 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     if (sample->context) line->context = sample->context;
     line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
                                   neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+    line->fullness = mli_whole(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
    process, and those of other processes. If the ledger has grown or shrunk since the

@@ -120,7 +120,7 @@ MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_
     if (!node) s.frame[s.n++] = b->frame;
     for (; node; node = mli_stack_node_at(x->lord, node)->parent)
         s.frame[s.n++] = mli_frame_of_place(x, mli_stack_node_at(x->lord, node)->site->frame);
-    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
+    for (; scope && sizeof s.frame / sizeof *s.frame > s.n; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
 }

@@ -1,4 +1,5 @@
 #include "reports/growth.h"
+#include "base/numbers.h"
 #include "services/stats.h"
 
 /* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
@@ -118,7 +119,7 @@ static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
     }
     for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
     if (best <= 0) return;
-    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->rate = mli_whole(slope[i] + 0.5);
     s->fit = fit[i];
     s->since = i;
     s->points = points[i];

@@ -12,7 +12,7 @@ typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
-    for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
+    for (leaks->room = 64; MLI_LEAKS > leaks->room && leaks->room / 2 < blocks;) leaks->room *= 2;
     leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
     if (!leaks->at) leaks->room = 0;
     return leaks->at != NULL;

@@ -777,7 +777,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     mli_share_blocks_each(&w->shares, mli_heap_older, w);
     mli_share_blocks_each(&w->shares, mli_heap_live, w);
     mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
-    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+    for (; w->gone_end > w->gone; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
 }
 static MLI_COLD void mli_heap_write(void *writer) {
     mli_heap_writer *w = (mli_heap_writer *)writer;

@@ -132,7 +132,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
     const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
                          span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
     uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+    for (; *at < r->snapshots && end > r->snapshot[*at]->time; (*at)++)
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }

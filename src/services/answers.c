@@ -33,16 +33,13 @@ static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, ui
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
     uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
+    uint32_t i = 0;
     if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
     mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
+    while ((i = mli_row_next(lord, list->book, dev, i)) != 0) {
+        const uint64_t live = mli_row_live(lord, list->book, i);
         mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, mli_row_at(lord, list->book, i)->subject, live);
     }
     mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
     mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);

@@ -1,6 +1,7 @@
 #include "services/bands.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -45,11 +46,10 @@ MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands
 
 /* -- the strategy -- */
 
-#define MLI_DEFAULT_BANDS 3
+#define MLI_DEFAULT_BANDS 2
 static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
-    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
-    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
-    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+    {75, 90, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+    {90, 101, MEMLORD_METRIC_FREED, 0, 5, MEMLORD_COMBINE_MAX},
 };
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
@@ -57,17 +57,19 @@ static const mli_strategy mli_default_strategy = {
 /* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
    the band before the text. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
+                 percent = mli_argument(&b->percent);
+    if (lo < 0 || lo >= hi) return ": lo and hi must be 0 <= lo < hi";
+    if (hi > 1e9) return ": hi must be a percentage; 101 is above everything";
+    if (percent < 0 || percent > 1e9) return ": percent must be 0 or more";
     if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
     if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    if (!b->bytes && percent <= 0) return ": no threshold: set bytes or percent";
     return NULL;
 }
 
 /* Returns the index of the first band that covers a used percent, or n if none does. While the used
-   percent is not known (NaN), it returns the first band that covers all of 0 to 100. */
+   percent is not known (-1), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -91,20 +93,21 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+/* Warns of bands that are legal but probably not meant: overlaps, and gaps above the first one. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
-    double at = 0, next;
+    double at = 0, end;
     for (i = 1; i < n; i++)
         if (mli_band_overlaps(bands, i))
             mli_logf(lord, MEMLORD_LOG_WARNING,
                      "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
-    for (;; at = next) {
+    for (;; at = end) {
         while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
         if (at > 100) return;
-        next = mli_band_start_above(bands, n, at);
-        if (next > 100) break;
-        mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
+        end = mli_band_start_above(bands, n, at);
+        if (end > 100) break;
+        if (at > 0)
+            mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band from %g to %g", at, end);
     }
     mli_logf(lord, MEMLORD_LOG_WARNING,
              "[strategy] no band covers from %g up: a full device wants hi over 100",
@@ -191,6 +194,7 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
         device->watch.waiting_rearm = 0;
+        device->watch.distance = 0;
         mli_lock_drop(&phys->lock);
     }
     mli_callbacks_leave(lord);
@@ -225,6 +229,10 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 typedef struct mli_band_state {
     memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
                                force, and then only used_percent is set */
+    uint64_t whole, used;   /* the capacity or the limit (0: neither is known), and how many bytes
+                               of it are in use */
+    uint64_t part;          /* how many bytes of `used` are the device's */
+    int64_t least;          /* how many of these remain if all blocks are freed; INT64_MAX: all */
     int due;                /* 1: a collection is due, because the metric has reached the
                                threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
@@ -245,7 +253,7 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
     if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
     share = (double)cap * b->percent / 100.0; /* exact for whole percents */
     if (!(share > 0)) return b->bytes;
-    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    part = share < 1 ? 1 : mli_whole(share);
     if (!b->bytes) return part;
     return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
@@ -282,27 +290,42 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the smallest number of live bytes that is at least `edge` percent of a physical device's
-   limit. */
-static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
-    const double bytes = edge * (double)phys->limit / 100.0;
-    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + (mli_percent(at, phys->limit) < edge);
+/* Sets v->whole, used, part and least. The used bytes are those of the latest sample and what the
+   ledger recorded since, the figure of memlord_headroom. On the cpu they may be less than the
+   ledger holds, because memory that was never touched is not in use. If no sample is known, they
+   are the live bytes, and the limit is the whole. */
+static void mli_band_usage(memlord *lord, const mli_phys *phys, uint32_t dev, mli_band_state *v) {
+    const int known = phys->sample.known;
+    uint64_t held;
+    v->whole = known ? phys->sample.total : phys->limit;
+    v->part = v->level.live;
+    v->used = known ? mli_phys_grown(lord, phys, dev, &held, &v->part) : mli_phys_live(lord, phys);
+    if (!known) return;
+    if (phys->device.type != MEMLORD_DEVICE_CPU && v->used < held) v->used = held;
+    v->least = (int64_t)v->level.reserved;
+    if (mli_type_of(lord, dev) == MEMLORD_DEVICE_CPU) v->least = INT64_MAX;
 }
 
-/* Moves the marks v->rise and v->fall closer if another band comes into force before they are
-   reached. `total` is the live bytes of the physical device. Requires: the used percent is a share
-   of the limit, so that it changes with the live bytes. */
-static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
-                           mli_band_state *v) {
-    uint64_t others = total > v->level.live ? total - v->level.live : 0;
-    size_t i;
-    for (i = 0; i < 2 * s->n; i++) {
-        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        uint64_t at = mli_edge_bytes(phys, edge);
-        at = at > others ? at - others : 0;
-        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
-        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
+/* Moves the marks v->rise and v->fall closer if the used percent reaches an edge of a band before.
+   All devices at the physical device change the used percent, so each may go its share of the way.
+   That is cut to whole bytes, so a check may come too early, but not too late. */
+static void mli_band_edges(memlord *lord, const mli_phys *phys, mli_band_state *v) {
+    double devices = 0;
+    uint32_t i = 0;
+    size_t k;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) devices++;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        const mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
+        for (k = 0; s && k < 2 * s->n; k++) {
+            const double edge = k & 1 ? s->bands[k / 2].hi : s->bands[k / 2].lo;
+            const double way = (edge - v->event.used_percent) / 100 * (double)v->whole / devices;
+            uint64_t mark = v->part;
+            if (way > 9e18 || way < -9e18) continue; /* too far to reach */
+            mark += (uint64_t)(int64_t)way;
+            if (way > 0 && mark < v->rise) v->rise = mark;
+            if (way <= 0 && (int64_t)mark > v->least && mark > v->fall) v->fall = mark;
+        }
     }
 }
 
@@ -350,10 +373,13 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
 /* Compares a device with the threshold of its band, and sets the marks for the next check. */
 static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     memlord_gc_event *e = &v->event;
-    uint64_t eighth = e->threshold / 8, again;
+    const uint64_t eighth = e->threshold / 8, end = mli_metric_value(e->metric, &w->gc_end);
+    const uint64_t again = mli_add_saturated(end, w->distance ? w->distance : eighth ? eighth : 1);
+    uint64_t low = e->threshold - eighth;
+    if (w->distance && end < low) low = end; /* the collection itself made the metric fall */
     e->value = mli_metric_value(e->metric, &v->level);
-    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
-    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    if (e->value < low) w->distance = 0;
+    if (e->value < low || e->value >= again) w->waiting_rearm = 0;
     v->due = !w->waiting_rearm && e->value >= e->threshold;
     mli_band_marks(w, again, v);
 }
@@ -365,23 +391,23 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* 1: the used percent is a share of the
-                                                               limit */
     memlord_gc_event *e = &v->event;
-    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
+    double used = -1;
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? mli_percent(total, phys->limit)
-                              : mli_used_percent(&phys->sample);
-    if (s) v->level = mli_row_levels(lord, dev);
-    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
+    v->level = mli_row_levels(lord, dev);
+    mli_band_usage(lord, phys, dev, v);
+    e->used_percent = -1;
+    if (v->whole) e->used_percent = used = mli_percent(v->used, v->whole);
+    if (used > 100) used = 100;
+    if (s) i = mli_band_at(s->bands, s->n, used);
     if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
     e->band = e->threshold ? i : SIZE_MAX;
     if (e->threshold) e->metric = s->bands[i].metric;
     mli_free_interval_set(lord, dev, w, v);
     if (e->threshold) mli_band_compare(w, v);
-    if (s && limited) mli_band_edges(phys, s, total, v);
+    if (v->whole) mli_band_edges(lord, phys, v);
     mli_watch_set_margins(lord, dev, w, v);
 }
 
@@ -488,12 +514,16 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. Returns 0 if no such callback is left. */
+   the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
+   a number of mli_serial_next. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   uintptr_t here, mli_gc_entry *out) {
+                                   uint64_t newest, uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
+    uint64_t last;
     mli_callbacks_enter(lord);
-    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
+    last = w->gc_serial;
+    while ((c = mli_gc_next(lord, e->device, e->reason, last)) && c->serial << 2 > newest << 2)
+        last = c->serial;
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
@@ -560,8 +590,9 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
 /* Records the end of a collection. If a callback could run, the freed bytes of the device start
    again from 0; if result->family is 1, so do those of all devices of its type. If no callback
    could run, the freed bytes stay, and the collection counts as failed. With `rest` 1 the bands
-   then wait to rearm. */
-static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
+   then wait to rearm. If the default strategy has got back less than a quarter of the bytes from
+   which on it rearms, its next collection is twice as far away. */
+static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, const memlord_gc_event *e, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_watch *w = &device->watch;
@@ -581,29 +612,36 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
         w->gc_end = mli_row_levels(lord, dev);
         w->waiting_rearm = 1;
     }
+    if (e->band != SIZE_MAX && mli_ptr_load(&w->strategy) == &mli_default_strategy) {
+        const uint64_t eighth = e->threshold / 8, above = e->value - (e->threshold - eighth);
+        if (!w->distance) w->distance = result->ran ? e->threshold : eighth;
+        w->distance = result->reclaimed < above / 4 ? 2 * w->distance : 0;
+    }
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. A callback that
+   is added during the run is first called in the next one. Requires: this thread has set
+   `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint64_t newest = mli_serial_next(lord);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, newest, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
         all->reclaimed = mli_add_saturated(all->reclaimed, one.reclaimed);
     }
-    mli_gc_finish(lord, dev, rest, all);
+    mli_gc_finish(lord, dev, e, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
@@ -628,6 +666,15 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
     else
         mli_u32_store_release(&w->gc_running, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
+                                               int safe) {
+    const mli_phys *phys = mli_phys_at(lord, dev);
+    uint32_t i = 0;
+    mli_band_check(lord, dev, t, safe);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        if (i != dev) mli_band_check(lord, i, NULL, safe);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,

@@ -39,6 +39,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 /* Runs a band check on a device, and then a collection if one is due and none runs there yet.
    `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
+/* Does so on all devices that share the memory of `dev`: what is in use has changed for all. */
+MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
+                                               int safe);
 
 /* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
    serves the reason, and E_STATE if a collection runs already, or no callback could run. */

@@ -82,7 +82,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_holders_check(lord, dev);
         mli_snapshots_look(lord);
     }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+    if (requested || mli_u32_load(&w->near_threshold)) mli_phys_bands_check(lord, dev, t, safe);
 }
 
 /* Does the work that the alert mask asks for on the device `other`, or on all devices if `other` is

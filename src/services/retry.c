@@ -5,6 +5,7 @@
 #include "base/ledger.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "books/threads.h"
 #include "books/map.h"
@@ -198,25 +199,24 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
 
 /* Returns E_INVALID if a value of the policy is out of its range. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
-    if (!policy) return MEMLORD_OK;
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
-               ? MEMLORD_OK
-               : MEMLORD_E_INVALID;
+    return policy && (policy->max_ms < policy->initial_ms || mli_argument(&policy->multiplier) < 1)
+               ? MEMLORD_E_INVALID
+               : MEMLORD_OK;
 }
 
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    const double most = 4294967296.0; /* over any max_ms; larger powers could overflow */
     double ms, power;
     if (!policy) policy = &mli_default_retry;
     if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (power > most) power = most;
         if (attempt & 1) ms *= power;
-        /* If the power becomes infinite, `ms` becomes infinite, too, and the result is max_ms. */
         power *= power;
     }
-    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+    return ms < policy->max_ms ? (uint32_t)mli_whole(ms) : policy->max_ms;
 }
 
 /* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and

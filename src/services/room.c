@@ -3,6 +3,7 @@
 #include "os/machine.h"
 #include "os/unwind.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/watches.h"
@@ -63,7 +64,7 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
-    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
+    phys->limit = mli_whole(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
 }
 
@@ -468,10 +469,9 @@ static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, si
 /* -- life -- */
 
 static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
-    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    lord->room->poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    lord->room->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
 }
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
@@ -500,11 +500,12 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
    If the device's capacity source made the call, a due collection runs in a later call. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+    if (!mli_self.in_host_alloc &&
+        (mli_dev_watch(lord, dev) || mli_types_watched(lord, UINT32_MAX))) {
         mli_callbacks_enter(lord);
         if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
         mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
+        mli_phys_bands_check(lord, dev, NULL, safe);
     }
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
@@ -585,7 +586,11 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     r = mli_dev(lord, device, &dev);
     if (r) return r;
     to = mli_phys_storage(lord, 0);
-    if (!mli_type_host[physical.type]) {
+    if (mli_type_host[physical.type]) {
+        if (physical.type != MEMLORD_DEVICE_CPU &&
+            mli_device_word(physical) != mli_device_word(device))
+            return MEMLORD_E_STATE;
+    } else {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
         to = &mli_device_record_at(lord, other)->own_phys;
@@ -612,7 +617,8 @@ MLI_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device 
     memlord_capacity c;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    fraction = mli_argument(&fraction);
+    if (fraction <= 0 || fraction > 1) return MEMLORD_E_INVALID;
     r = mli_phys_with_capacity(lord, device, &phys);
     if (r) return r;
     (void)memlord_capacity_get(lord, device, &c);

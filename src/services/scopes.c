@@ -161,12 +161,15 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 }
 
 /* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
-   is no memory. */
+   is no memory. Only the first look-up of a thread walks the list of the scope. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
-                                                       const mli_thread *t) {
-    mli_thread_scope *s = mli_thread_scope_first(scope);
-    for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds its thread scopes */
+                                                       mli_thread *t) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_SCOPE_RECORD, 0);
+    const mli_cache_entry *memo = mli_cache_find(t, scope, salt);
+    mli_thread_scope *s = memo ? (mli_thread_scope *)memo->value : mli_thread_scope_first(scope);
+    while (s && s->thread != t->id) s = s->next; /* only the thread itself adds its thread scopes */
+    if (s && !memo) mli_cache_set(lord, t, scope, salt, s, 0);
+    if (s) return s;
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;

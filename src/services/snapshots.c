@@ -135,9 +135,9 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
                          room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
-    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
     mli_snapshot *s = NULL;
     if (list) {
+        mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
         const uint64_t time = mli_ledger_age(lord);
         const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
         s = (mli_snapshot *)mli_own_alloc(lord, size);

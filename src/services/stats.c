@@ -1,5 +1,6 @@
 #include "services/stats.h"
 #include "base/atomics.h"
+#include "base/numbers.h"
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
@@ -33,9 +34,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest), or NaN if both are 0. */
+/* Returns part / (part + rest), or -1 if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+    return part | rest ? (double)part / ((double)part + (double)rest) : -1;
 }
 static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
     return mli_share(s->cache_hits, s->cache_misses);
@@ -53,7 +54,7 @@ MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 };
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
     double rate = mli_rates[i].of(stats);
-    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+    return rate >= 0 ? mli_whole(rate * 1e9 + 0.5) : UINT64_MAX;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
@@ -150,12 +151,13 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
         offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
         offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    const uint32_t dev = mli_dev_known(lord, sel);
+    uint32_t i = 0;
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys || !cap) return 0;
     key = keys[order];
     if (names) mli_places_name(lord);
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_SITE, dev, i)) != 0) {
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
@@ -254,9 +256,10 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint32_t i = 0;
     size_t n = 0;
-    for (i = 1; i < rows; i++) {
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         (void)mli_tag_stat_fill(lord, i, &s);
@@ -293,6 +296,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;
+        device->watch.distance = 0;
         memset(&device->oom, 0, sizeof device->oom);
         mli_lock_drop(&phys->lock);
     }
@@ -369,13 +373,14 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
-    uint32_t i;
+    uint32_t i = 0, dev;
     int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+    dev = tag ? 0 : mli_dev_known(lord, sel);
+    while ((i = mli_row_next(lord, MLI_BOOK_TAG, dev, i)) != 0) {
         const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
         memlord_tag_stat s;
         if (tag && strcmp(name, tag)) continue;
@@ -398,16 +403,16 @@ MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
 }
 MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    if (!stats || stats->largest_free == UINT64_MAX) return -1;
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
 MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
     size_t i;
-    if (!stats || !name) return mli_nan();
+    if (!stats || !name) return -1;
     for (i = 0; i < MLI_RATE_COUNT; i++)
         if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
-    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return -1;
     return (double)stats->total_allocated / (double)stats->allocs;
 }

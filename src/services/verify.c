@@ -387,6 +387,10 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
     }
+    /* the sums are modulo 2^64, and below 0 each row would agree with them */
+    if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
+        return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
+                               0 - v->detached.blocks, 0 - v->detached.bytes);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;

@@ -77,13 +77,14 @@
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
     rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
     at the start. A block has the size that was asked for. A site is the place of the call. For an
-    operator new it is the place that called the operator. Sites are exact, and stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
-    else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
-    tables, such as that which node and Java make at run time. libunwind goes on there if that code
-    has frame pointers, for Java with -XX:+PreserveFramePointer. A stack that does not reach its
-    root begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
-    functions never change the totals.
+    operator new it is the place that called the operator. An allocation that returns NULL counts as
+    one that found no memory, and the report has the size and the site of the last one. Sites are
+    exact, and stacks are samples unless MEMLORD_STACK_BYTES is 1. Stacks are taken by
+    libunwind.so.8 where it is installed, and else by the unwinder of libgcc. That takes 20 times as
+    long, and ends at code without unwind tables, such as that which node and Java make at run time.
+    libunwind goes on there if that code has frame pointers, for Java with
+    -XX:+PreserveFramePointer. A stack that does not reach its root begins with a frame that says
+    why, such as "[cut: no unwind table]". Stacks and skipped functions never change the totals.
 
     heaptrack shows the same stacks, but for these differences. It counts a realloc as an allocation
     of all bytes. Here a realloc moves the block to the stack of its call, and counts no alloc; only
@@ -112,7 +113,8 @@
     program starts. It does not see static programs, set-uid programs (for which the loader ignores
     LD_PRELOAD), libraries opened with RTLD_DEEPBIND (so blocks that they free for others look live)
     or mmap. A program that uses another C library than the one this library was built for does not
-    start, and its loader names this library.
+    start, and its loader names this library. If dlopen brings C++ to a program in C, and the C
+    library is musl or a glibc before 2.35, malloc and free stand for operators new and delete.
 
     There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
     whose action the program set by a system call of its own. There is none of a process that exits
@@ -120,6 +122,13 @@
     container if the process is sent a signal of MEMLORD_REPORT_ON, and none of a process that vfork
     or a bare clone made, until it executes a program. There is none if a signal handler that
     interrupted malloc ends the program.
+
+    A program may enter a sandbox by prctl or syscall. If its seccomp filter kills the process for a
+    call that a report needs, there is no report, and a line on stderr says so when the filter is
+    set. From then on this library makes no call for which the filter kills. A filter that was set
+    before the program was executed, or by code of the program that enters the system itself, has to
+    allow what this library calls. If a filter refuses calls with an error, the report goes where
+    it still can, or a line on stderr says that there is none.
 
     A program that closes stderr to let go of a pipe goes on holding the pipe until it exits, unless
     MEMLORD_REPORT is a path. If stderr was closed before the start, nothing is written. If stderr
@@ -130,10 +139,33 @@
 /* The interposer (this library) has a private copy of MemLord, whose names cannot clash with those
    of a MemLord in the program. The thread-local variables of the copy are initial-exec, because
    libc allocates dynamic ones with malloc, which this library replaces. */
+#include <sched.h>     /* sched_yield */
+#include <sys/mman.h>  /* madvise, mmap, mprotect */
+#include <time.h>      /* nanosleep, clock_gettime */
+#include <unistd.h>    /* getpid, write, close */
+
+/* The process that the ledger `lord` belongs to. A child that was made by vfork, or by a
+   direct call of clone, sees the ledger of its parent. */
+static pid_t self;
+
+/* 1: a filter of the program kills it for one of these calls (see preload/sandbox.h). MemLord and
+   this library then do without all of them. */
+static int sandboxed;
+#define madvise(at, size, advice) (sandboxed ? -1 : madvise(at, size, advice))
+#define nanosleep(time, left) (sandboxed ? -1 : nanosleep(time, left))
+#define sched_yield() (sandboxed ? -1 : sched_yield())
+static pid_t own_id(void) {
+    const pid_t id = sandboxed ? self : getpid();
+    return id < 0 ? self : id; /* a filter refuses the call */
+}
+#define getpid() own_id()
+
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
+#undef getpid
+#define getpid() (sandboxed ? self : getpid())
 
 #include <dlfcn.h>     /* dlsym, which finds the real functions */
 #include <elf.h>       /* the symbols of a module's file */
@@ -149,14 +181,11 @@
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* malloc and others that are replaced here, getenv, strtol */
 #include <sys/auxv.h>   /* AT_SECURE */
-#include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/resource.h> /* setpriority */
 #include <sys/socket.h> /* socketpair, which connects this library to symbolize */
 #include <sys/stat.h>  /* fstat, which tells which file a descriptor is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
-#include <time.h>      /* clock_gettime */
-#include <unistd.h>    /* write, close */
 #include <ucontext.h> /* the registers from which libunwind begins to walk the stack */
 #include <unwind.h>    /* _Unwind_Backtrace, of libgcc */
 
@@ -209,19 +238,30 @@ static struct {
 
 static memlord *lord;
 
+/* The memory of the loader, and how often it has called calloc. It does so for each module that it
+   loads, before the module can be found. */
+static struct {
+    uintptr_t from;
+    size_t bytes;
+    unsigned long loads;
+} loader;
+
 /* Not 0 while this thread is inside this library. What the thread allocates then is not the
    program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
+/* The value of `inside` while this thread calls functions that do not belong to this library. They
+   may free blocks that the ledger has. */
+#define LENT 2
+
 /* The operator new that this thread is in. `caller` is the place of its call, or NULL if the thread
-   is in none. `counted` is the last block that a malloc called by the operator has recorded. */
+   is in none. `counted` is the last block that a malloc called by the operator has recorded.
+   `deleted` is the last block that an operator delete has recorded. */
 static __thread struct {
-    void *caller, *counted;
+    void *caller, *counted, *deleted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that the ledger `lord` belongs to. A child that was made by vfork, or by a
-   direct call of clone, sees the ledger of its parent. */
-static pid_t self;
+static int no_reports; /* 1: a filter of the program kills it for a call that a report needs */
 static int finished; /* 1: a report is being written; 2: the last report has been written */
 static int reports = 1; /* the number that the next report of this process has */
 static uint32_t snapshots_ms; /* the interval of the snapshots, in ms; 0: none are taken */
@@ -367,7 +407,7 @@ static void forked(void) {
     unwinders.inside = unwinding;
     unwinders.closed = 0;
     reports = 1;
-    __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&finished, no_reports ? 2 : 0, __ATOMIC_RELAXED);
     mli_u64_store(&lord->program_ended, 0);
     memlord_reset(lord);
     mli_snapshots_clear(lord);
@@ -415,6 +455,8 @@ static void forget_errors(void) {
     while (dlerror()) {}
 }
 
+static void find_others(void);
+
 /* Finds the real functions. Returns 0 while this or another thread is looking for them. */
 static int start(void) {
     static int state; /* 0 at first, 1 under way, 2 done */
@@ -435,7 +477,18 @@ static int start(void) {
     find("_exit", &real.exit);
     __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
     open_ledger();
+    find_others();
     return 1;
+}
+
+/* Returns 1 if the real functions are known. Looks for them if this is the first call. */
+static int started(void) {
+    const int before = inside;
+    int done;
+    if (!inside) inside = 1;
+    done = start();
+    inside = before;
+    return done;
 }
 
 static void *first_malloc(size_t size) {
@@ -483,8 +536,9 @@ static void first_exit(int status) {
 
 /* The other parts of the interposer. Each comes after the parts that it uses. */
 #include "preload/hooks.h"
-#include "preload/operators.h"
 #include "preload/imports.h"
+#include "preload/scopes.h"
+#include "preload/operators.h"
 #include "preload/guard.h"
 #include "preload/frames.h"
 #include "preload/descriptor.h"
@@ -528,17 +582,27 @@ EXPORT memlord_interposer exported = {
     sizeof exported, 1, NULL, begin_tag, end_tag, begin_scope, end_scope};
 
 #include "preload/signals.h"
+#include "preload/sandbox.h"
+
+/* Finds the functions that hooks call later. After the start no hook calls the loader for that. */
+static void find_others(void) {
+    find("sigaction", &real_sigaction);
+    find("rename", &real_rename);
+    find("syscall", &real_syscall);
+    find_signals();
+    find_scopes();
+    find_operators();
+}
 
 /* With a NULL module, __cxa_atexit registers a function that runs after the destructors of all
    modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {
-    inside = 1;
+    inside = LENT;
     if (start() && lord) {
         const char *other = other_malloc();
         self = getpid();
-        find_operators();
         find_jemalloc();
         if (stack_depth() || getenv("MEMLORD_SKIP")) {
             begin_guard();

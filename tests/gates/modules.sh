@@ -51,6 +51,9 @@ values memlord.h . >"$out/written.txt" 2>"$why" && values api/api.h src >"$out/r
     diff "$out/written.txt" "$out/repeated.txt" >>"$why" && [ "$(wc -l <"$out/written.txt")" -ge 100 ]
 verdict $? 'names that join.py writes out have the values that src/ gives them'
 
+sed '/stop here if you only want the API/q' memlord.h >"$out/api.h" && ! grep -n '" "' "$out/api.h" >"$why"
+verdict $? 'comments that join.py writes out have no quotation marks between two literals'
+
 python3 tests/modules.py >"$why" 2>&1
 verdict $? 'each module includes what it uses, and has at most 900 lines'
 

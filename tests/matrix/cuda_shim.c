@@ -39,6 +39,20 @@ static int with_commas(void) {
     return bad || top.site->line != line || strcmp(top.site->function, __func__);
 }
 
+#ifdef __cplusplus
+template <class T> struct buffer {
+    T *p = nullptr;
+    explicit buffer(size_t n) { MEMLORD_TAG(memlord_global(), "t") (void)cudaMalloc(&p, n * sizeof(T)); }
+    ~buffer() { MEMLORD_SCOPED(memlord_global(), "end"); (void)cudaFree(p); }
+};
+static int in_a_template() {
+    buffer<double> numbers(100);
+    memlord_site_stat top;
+    int bad = wrong(800) || !memlord_site_top_alloc(memlord_global(), memlord_device_all(), &top);
+    return bad || strcmp(top.site->function, "buffer");
+}
+#endif
+
 int USE(void) {
     float *a = NULL;
     void *b = NULL, *c = NULL, *d = NULL, *e = NULL, *f = NULL;
@@ -52,6 +66,7 @@ int USE(void) {
     cudaMemPool_t pool = NULL;
     int bad = memlord_sites_enable(memlord_global(), 1) != MEMLORD_OK || with_commas();
 #ifdef __cplusplus
+    bad |= in_a_template();
     bad |= cudaMalloc(&a, 100) != cudaSuccess;
     bad |= cudaMallocManaged(&b, 20) != cudaSuccess;
     bad |= cudaMallocHost(&c, 3, 0) != cudaSuccess;

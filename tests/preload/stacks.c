@@ -178,6 +178,29 @@ static int loader(void) {
            !dl_iterate_phdr(alloc_late, &failed) || failed || pthread_join(thread, &ptr) || !ptr;
 }
 
+/* A thread waits in a callback of dl_iterate_phdr for a lock that is held around malloc here. */
+static pthread_mutex_t around = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t both;
+static int wait_for_around(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)info, (void)size, (void)unused;
+    (void)pthread_barrier_wait(&both);
+    return pthread_mutex_lock(&around) || pthread_mutex_unlock(&around) || 1;
+}
+static void *iterate(void *unused) {
+    (void)dl_iterate_phdr(wait_for_around, unused);
+    return NULL;
+}
+static int phdrs(void) {
+    pthread_t thread;
+    int i;
+    if (pthread_barrier_init(&both, NULL, 2) || pthread_mutex_lock(&around) ||
+        pthread_create(&thread, NULL, iterate, NULL))
+        return 1;
+    (void)pthread_barrier_wait(&both);
+    for (i = 0; i < 40; i++) free(level13(1 << 20));
+    return pthread_mutex_unlock(&around) || pthread_join(thread, NULL);
+}
+
 /* A thread that is new to an unwinder takes its slow path, where it has locks. */
 static volatile int going = 1;
 static void *alloc_once(void *unused) {
@@ -272,6 +295,7 @@ int main(int argc, char **argv) {
                  {"thread", small_thread}, {"fibre", fibre},
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
                  {"files", files},         {"loader", loader},
+                 {"phdrs", phdrs},
                  {"forks", forks},       {"vforks", vforks},
                  {"phases", phases},      {"made", made},
                  {"made-without-pointer", made_without_pointer}};

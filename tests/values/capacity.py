@@ -95,7 +95,7 @@ class Capacity:
         grown = mark.held + device.ever - mark.allocated
         return max(min(grown, device.sampled_peak), device.live, mark.held)
 
-    def used(self, physical):
+    def used(self, physical, by_bands=False):
         """The bytes in use now: those of the sample, and what the ledger recorded since."""
         used, shrunk, held = physical.sample.used if physical.sample else 0, 0, 0
         for device in self.on(physical):
@@ -104,7 +104,8 @@ class Capacity:
             held += self.held_now(device)
             used += max(now - mark.held, 0)
             shrunk += max(mark.held - now, 0)
-        return max(used - min(shrunk, used), held)
+        used -= min(shrunk, used)
+        return used if by_bands and physical is self.host else max(used, held)
 
     def op_share(self, device, physical):
         row = self.device(device)

@@ -104,12 +104,12 @@ class Reclaim:
         """Whether a band has the used part of the capacity, or of the limit if only that is
         known."""
         if physical.sample:
-            used = physical.sample.used * 100.0 / physical.sample.total
+            used = self.used(physical, by_bands=True) * 100.0 / physical.sample.total
         elif physical.limit:
             used = self.live_on(physical) * 100.0 / physical.limit
         else:
             return band.lo <= 0 and band.hi > 100
-        return band.lo <= used < band.hi
+        return band.lo <= used and (used < band.hi or band.hi > 100)
 
     def metric(self, device, band):
         if band.metric == ALLOCATED:

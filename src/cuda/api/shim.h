@@ -14,6 +14,7 @@
 #endif
 
 #ifdef __cplusplus
+extern "C++" {
 #define MLI_CUDA_FORM(name, params, call)                                                     \
     template <class T>                                                                        \
     inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MLI_CUDA_ITEMS params,       \
@@ -42,6 +43,7 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 #undef MLI_CUDA_FORM
+}
 #endif
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \

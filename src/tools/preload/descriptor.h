@@ -10,10 +10,13 @@ static struct {
     int duplicate;  /* another descriptor of the same file; -1 if there is none */
 } start_stderr;
 
+/* Returns 1 if a descriptor is of the file that stderr was at the start. If a sandbox refuses to
+   tell, only the duplicate counts as such a descriptor. */
 static int is_start_stderr(int fd) {
     struct stat now;
-    return start_stderr.known && fd >= 0 && !fstat(fd, &now) &&
-           now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
+    if (!start_stderr.known || fd < 0) return 0;
+    if (fstat(fd, &now)) return errno != EBADF && fd == start_stderr.duplicate;
+    return now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
 }
 
 /* Notes which file stderr is. A program may close stderr before it exits, as coreutils do, and open
@@ -51,6 +54,8 @@ static int64_t now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Waits until a descriptor is ready. Returns 0 if time is up first. If a sandbox refuses to wait,
+   the descriptor counts as ready. */
 static int wait_for(int fd, short events, int64_t until) {
     struct pollfd p;
     int64_t left = until - now_ms();
@@ -59,7 +64,7 @@ static int wait_for(int fd, short events, int64_t until) {
     p.events = events;
     p.revents = 0;
     ready = left > 0 ? poll(&p, 1, (int)left) : 0;
-    return ready > 0 || (ready < 0 && errno == EINTR);
+    return ready != 0;
 }
 
 /* Is a memlord_write_fn, and writes to the descriptor at `user`. Waits for the reader, but not for

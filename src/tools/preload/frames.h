@@ -47,6 +47,29 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
     return fits;
 }
 
+/* Replaces dl_iterate_phdr, which takes the loader's lock. A thread may hold this lock, in a callback
+   of dl_iterate_phdr, and wait for a lock that another thread holds around malloc. libunwind looks
+   for the module of an address, which is the first word of `wanted`. That module has a frame of
+   this stack, so it is not closed meanwhile. The counts of opened and closed modules are left out,
+   because only a cache needs them. */
+static int modules_found; /* 1: libunwind has been told of a module */
+static int module_at(int (*fn)(struct dl_phdr_info *module, size_t size, void *user),
+                     void *wanted) {
+    struct dl_phdr_info info;
+    mli_dl_phdrs module;
+    mli_loaded loaded;
+    const int in = mli_loaded_at(*(const void *const *)wanted, &loaded);
+    if (in <= 0) return in ? dl_iterate_phdr(fn, wanted) : 0;
+    module = mli_dl_module(&loaded);
+    memset(&info, 0, sizeof info);
+    info.dlpi_addr = module.bias;
+    info.dlpi_name = module.name;
+    info.dlpi_phdr = module.at;
+    info.dlpi_phnum = module.count;
+    __atomic_store_n(&modules_found, 1, __ATOMIC_RELAXED);
+    return fn(&info, offsetof(struct dl_phdr_info, dlpi_adds), wanted);
+}
+
 #if defined(__x86_64__)
 #define LIBUNWIND(name) "_ULx86_64_" name
 #define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
@@ -83,6 +106,7 @@ static int tame_libunwind(void *start) {
                                       {"read", (any_function *)read_no_pipe},
                                       {"write", (any_function *)write_no_pipe},
                                       {"syscall", (any_function *)syscall_no_pipe},
+                                      {"dl_iterate_phdr", (any_function *)module_at},
                                       {"__tls_get_addr", (any_function *)own_tls}};
     if (!dl_iterate_phdr(has_small_tls, start)) return 0;
     rebind(start, calls, sizeof calls / sizeof calls[0]);
@@ -99,6 +123,11 @@ static int module_has(struct dl_phdr_info *module, size_t size, void *address) {
         has = p->p_type == PT_LOAD && at - p->p_vaddr < p->p_memsz;
     }
     return has;
+}
+static int is_in_module(void *address) {
+    mli_loaded loaded;
+    const int in = mli_loaded_at(address, &loaded);
+    return in < 0 ? dl_iterate_phdr(module_has, address) : in;
 }
 
 /* Walks the stack of this thread. Returns 1 if the walk ends at the root, which is the function
@@ -124,7 +153,7 @@ static int ends_at_root(void *outermost, size_t count) {
     uintptr_t *slot = &known[(address >> 1 ^ address >> 7) % ENDS_KNOWN];
     uintptr_t was = __atomic_load_n(slot, __ATOMIC_RELAXED);
     if ((was & ~(uintptr_t)1) != address) {
-        was = address | (uintptr_t)(dl_iterate_phdr(module_has, outermost) &&
+        was = address | (uintptr_t)(is_in_module(outermost) &&
                                     walk_to_root(count + 8)); /* 8 more for this library's
                                                                  frames */
         __atomic_store_n(slot, was, __ATOMIC_RELAXED);
@@ -139,11 +168,12 @@ static size_t unwind_by_libunwind(void **frames, size_t cap) {
     return n;
 }
 
-/* Takes the first stack by libunwind. If that succeeds, libunwind takes all later stacks, too. The
-   first call of libunwind initializes it, which costs 70 page faults. The call is made here, so
-   only a process that needs a stack pays for it. With NO_CACHE, threads share no cache, and
-   libunwind holds no lock while it asks the loader. Otherwise two threads could wait for each
-   other, because a thread that holds the loader's lock may allocate. */
+/* Takes the first stack by libunwind. If that succeeds, and libunwind has looked for modules by
+   module_at, libunwind takes all later stacks, too. The first call of libunwind initializes it,
+   which costs 70 page faults. The call is made here, so only a process that needs a stack pays for
+   it. With NO_CACHE, threads share no cache, and libunwind holds no lock while it looks for a
+   module. Otherwise two threads could wait for each other, because a thread that holds the loader's
+   lock may allocate. */
 static size_t first_unwind(void **frames, size_t cap) {
     enum { NO_CACHE = 0 };
     static int begun;
@@ -152,7 +182,7 @@ static size_t first_unwind(void **frames, size_t cap) {
         return unwind_by_libgcc(frames, cap);
     n = libunwind.set_caching_policy(*libunwind.space, NO_CACHE) ? 0
                                                                 : unwind_by_libunwind(frames, cap);
-    if (n > 2) {
+    if (n > 2 && (__atomic_load_n(&modules_found, __ATOMIC_RELAXED) || !mli_dl_finds())) {
         __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
                                                                                   the load in
                                                                                   unwind_or_lose */

@@ -15,7 +15,7 @@ static int guarded; /* 1: unwinders have a time limit, because on_fault handles 
 static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
 
 static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
-    if (!real_sigaction) find("sigaction", &real_sigaction);
+    if (!real_sigaction) (void)started();
     if (real_sigaction) return real_sigaction(number, action, old);
     errno = ENOSYS;
     return -1;
@@ -82,7 +82,11 @@ static int begin_limit(timer_t *limit) {
     event.sigev_signo = SIGSEGV;
     event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
     in.it_value.tv_sec = UNWIND_MS / 1000;
-    if (timer_create(CLOCK_MONOTONIC, &event, limit)) return 0;
+    if (timer_create(CLOCK_MONOTONIC, &event, limit)) {
+        if (errno != EAGAIN) __atomic_store_n(&guarded, 0, __ATOMIC_RELAXED); /* a sandbox refuses
+                                                                                 it */
+        return 0;
+    }
     (void)timer_settime(*limit, 0, &in, NULL);
     return 1;
 }

@@ -48,7 +48,18 @@ static const memlord_site *site_of(void *caller) {
     return last.site;
 }
 
-/* Records a block that a real function returned, and ends the call. Requires: `inside` is set. The
+/* Counts an allocation that found no memory, with its size and its site. A size over MLI_BYTES_MAX
+   counts as MLI_BYTES_MAX. */
+static __attribute__((noinline, cold)) void count_failed(size_t size, void *caller) {
+    const int error = errno;
+    if (!size || no_reports) return; /* a NULL for 0 bytes is no failure; no report would have it, and
+                                    memlord_alloc_failed reads files */
+    (void)memlord_alloc_failed(lord, memlord_device_cpu(),
+                               size < MLI_BYTES_MAX ? size : MLI_BYTES_MAX, site_of(caller));
+    errno = error;
+}
+
+/* Records a block that a real function returned, or that it found no memory, and ends the call. Requires: `inside` is set. The
    caller sets it before the call of the real function, because an allocator may call itself (calloc
    may call malloc), and the handler of a signal that interrupts the allocator may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
@@ -59,9 +70,19 @@ static inline void *opened(void *ptr, size_t size, void *caller) {
     if (ptr) {
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
                             site_of(caller));
+    } else {
+        count_failed(size, caller);
     }
     leave();
     return ptr;
+}
+
+/* Refuses an allocation whose size is too large for a size_t. */
+static void *too_large(void *caller) {
+    errno = ENOMEM;
+    if (inside) return NULL;
+    inside = 1;
+    return opened(NULL, SIZE_MAX, caller);
 }
 
 EXPORT void *malloc(size_t size) {
@@ -71,11 +92,13 @@ EXPORT void *malloc(size_t size) {
 }
 
 EXPORT void *calloc(size_t n, size_t size) {
+    void *ptr;
+    if ((uintptr_t)CALLER() - loader.from < loader.bytes)
+        (void)__atomic_add_fetch(&loader.loads, 1, __ATOMIC_RELAXED);
     if (inside) return real.calloc(n, size);
     inside = 1;
-    return opened(real.calloc(n, size), n * size, CALLER()); /* if n * size overflows, the real
-                                                                calloc returns NULL, and opened
-                                                                ignores the size */
+    ptr = real.calloc(n, size);
+    return opened(ptr, ptr || !size || n <= SIZE_MAX / size ? n * size : SIZE_MAX, CALLER());
 }
 
 /* A free gets no site, because reports are about the code that allocates, and looking the site up
@@ -92,10 +115,21 @@ static inline void close_block(void *ptr) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
 }
 
+/* Records the free of a block inside this library, if the ledger has the block. */
+static void close_inside(void *ptr) {
+    memlord_block_info info;
+    if (inside != LENT || ptr == origin.deleted) return;
+    inside = 1;
+    if (!memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info))
+        close_block(ptr);
+    inside = LENT;
+}
+
 EXPORT void free(void *ptr) {
     fetch_ahead(ptr);
     if (is_boot(ptr)) return;
     if (inside) {
+        close_inside(ptr);
         real.free(ptr);
         return;
     }
@@ -128,13 +162,20 @@ static void *realloc_moving(void *old, size_t size, void *caller) {
     fresh = real.realloc(old, size);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
                               site_of(caller));
-    if (!fresh) errno = ENOMEM;
+    if (!fresh) {
+        errno = ENOMEM;
+        count_failed(size, caller);
+    }
     leave();
     return fresh;
 }
 
 static inline void *realloc_from(void *old, size_t size, void *caller) {
-    if (inside) return is_boot(old) ? copy_boot(old, size) : real.realloc(old, size);
+    if (inside) {
+        if (is_boot(old)) return copy_boot(old, size);
+        if (old) close_inside(old);
+        return real.realloc(old, size);
+    }
     inside = 1;
     if (is_boot(old)) return opened(copy_boot(old, size), size, caller);
     if (!old) return opened(real.realloc(NULL, size), size, caller);
@@ -147,10 +188,7 @@ EXPORT void *realloc(void *old, size_t size) {
 
 /* Calls no real reallocarray, because not every C library has one, and none does more than this. */
 EXPORT void *reallocarray(void *old, size_t n, size_t size) {
-    if (size && n > SIZE_MAX / size) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (size && n > SIZE_MAX / size) return too_large(CALLER());
     return realloc_from(old, n * size, CALLER());
 }
 
@@ -159,20 +197,25 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size) {
     if (inside) return real.posix_memalign(out, align, size);
     inside = 1;
     failed = real.posix_memalign(out, align, size);
-    (void)opened(failed ? NULL : *out, size, CALLER());
+    (void)opened(failed ? NULL : *out, failed == EINVAL ? 0 : size, CALLER());
     return failed;
+}
+
+/* Does the same as `opened`. An alignment that is refused is no lack of memory. */
+static inline void *opened_aligned(void *ptr, size_t size, void *caller) {
+    return opened(ptr, ptr || errno != EINVAL ? size : 0, caller);
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size) {
     if (inside) return real.aligned_alloc(align, size);
     inside = 1;
-    return opened(real.aligned_alloc(align, size), size, CALLER());
+    return opened_aligned(real.aligned_alloc(align, size), size, CALLER());
 }
 
 EXPORT void *memalign(size_t align, size_t size) {
     if (inside) return real.memalign(align, size);
     inside = 1;
-    return opened(real.memalign(align, size), size, CALLER());
+    return opened_aligned(real.memalign(align, size), size, CALLER());
 }
 
 static void *page_aligned(size_t page, size_t size, void *caller) {
@@ -188,9 +231,6 @@ EXPORT void *valloc(size_t size) {
 EXPORT void *pvalloc(size_t size) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = (size + page - 1) & ~(page - 1);
-    if (pages < size) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (pages < size) return too_large(CALLER());
     return page_aligned(page, pages, CALLER());
 }

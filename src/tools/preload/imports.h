@@ -39,6 +39,7 @@ typedef struct relocations {
 typedef struct linkage { /* the tables by which a module finds the functions of other modules */
     const ElfW(Sym) *symbols;
     const char *strings;
+    const uint32_t *gnu_hash, *hash; /* the tables of the module's own symbols; NULL: none */
     relocations all, calls;
     size_t stride;
 } linkage;
@@ -87,22 +88,24 @@ static void rebind_table(const struct dl_phdr_info *module, const linkage *l,
 
 /* Returns the address that an entry of a module's dynamic section means. The file has an offset
    there. In most modules the loader has replaced the offset by an address, but not in all. */
-static const void *loaded(const struct dl_phdr_info *module, const ElfW(Dyn) *d) {
+static const void *loaded(uintptr_t bias, const ElfW(Dyn) *d) {
     const uintptr_t address = (uintptr_t)d->d_un.d_ptr;
-    return (const void *)(address < module->dlpi_addr ? module->dlpi_addr + address : address);
+    return (const void *)(address < bias ? bias + address : address);
 }
 
-static void read_linkage(const struct dl_phdr_info *module, const ElfW(Dyn) *d, linkage *l) {
+static void read_linkage(uintptr_t bias, const ElfW(Dyn) *d, linkage *l) {
     memset(l, 0, sizeof *l);
     for (; d->d_tag != DT_NULL; d++) {
         const size_t value = (size_t)d->d_un.d_val;
         switch (d->d_tag) {
-        case DT_SYMTAB: l->symbols = (const ElfW(Sym) *)loaded(module, d); break;
-        case DT_STRTAB: l->strings = (const char *)loaded(module, d); break;
-        case DT_JMPREL: l->calls.at = (const unsigned char *)loaded(module, d); break;
+        case DT_SYMTAB: l->symbols = (const ElfW(Sym) *)loaded(bias, d); break;
+        case DT_STRTAB: l->strings = (const char *)loaded(bias, d); break;
+        case DT_GNU_HASH: l->gnu_hash = (const uint32_t *)loaded(bias, d); break;
+        case DT_HASH: l->hash = (const uint32_t *)loaded(bias, d); break;
+        case DT_JMPREL: l->calls.at = (const unsigned char *)loaded(bias, d); break;
         case DT_PLTRELSZ: l->calls.bytes = value; break;
         case DT_RELA: l->stride = sizeof(ElfW(Rela)); /* fall through */
-        case DT_REL: l->all.at = (const unsigned char *)loaded(module, d); break;
+        case DT_REL: l->all.at = (const unsigned char *)loaded(bias, d); break;
         case DT_RELASZ: /* fall through */
         case DT_RELSZ: l->all.bytes = value; break;
         case DT_PLTREL:
@@ -123,7 +126,7 @@ static int rebind_module(struct dl_phdr_info *module, size_t size, void *user) {
     for (i = 0; i < module->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &module->dlpi_phdr[i];
         if (p->p_type != PT_DYNAMIC) continue;
-        read_linkage(module, (const ElfW(Dyn) *)(module->dlpi_addr + p->p_vaddr), &l);
+        read_linkage(module->dlpi_addr, (const ElfW(Dyn) *)(module->dlpi_addr + p->p_vaddr), &l);
         if (!l.symbols || !l.strings) continue;
         if (l.all.at) rebind_table(module, &l, &l.all, wanted);
         if (l.calls.at) rebind_table(module, &l, &l.calls, wanted);
@@ -166,6 +169,7 @@ static void *counted_rallocx(void *old, size_t size, int flags) {
     (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
     fresh = jemalloc.rallocx(old, size, flags);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size, site_of(CALLER()));
+    if (!fresh) count_failed(size, CALLER());
     leave();
     return fresh;
 }

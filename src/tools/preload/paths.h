@@ -75,14 +75,14 @@ static void check_path(void) {
     char line[512]; /* a longer path is cut */
     const char *why = NULL;
     struct stat there;
+    uint32_t error;
     char *name;
     if (!want.path[0]) return;
     expand_path();
     name = strrchr(target.path, '/');
     if (name) *name = 0;
-    if (faccessat(AT_FDCWD, !name ? "." : *target.path ? target.path : "/", W_OK | X_OK,
-                  AT_EACCESS))
-        why = strerror(errno);
+    error = mli_directory_error(!name ? "." : *target.path ? target.path : "/");
+    if (error) why = strerror((int)error);
     if (name) *name = '/';
     if (!why && !lstat(target.path, &there) && !S_ISREG(there.st_mode))
         why = "there is something that is no regular file";
@@ -163,20 +163,20 @@ static int is_unfinished_report(const char *path) {
     return !strncmp(slash ? slash + 1 : path, start, (size_t)n);
 }
 
+static int (*real_rename)(const char *from, const char *to);
+
 /* Replaces rename of the C library. Notes each report that a ledger of the program writes:
    memlord_save ends by renaming its temporary file. The addition to theirs.count is atomic, so
    that two threads get different places in `files`. The addition orders no other memory access. */
 EXPORT int rename(const char *from, const char *to) {
-    static int (*known)(const char *from, const char *to);
     const int before = errno;
     file_mark file;
     int failed;
-    if (!known) find("rename", &known);
-    if (!known) {
+    if (!real_rename && !(started() && real_rename)) {
         errno = ENOSYS;
         return -1;
     }
-    failed = known(from, to);
+    failed = real_rename(from, to);
     if (failed || inside || !is_unfinished_report(from)) return failed;
     if (mark_file(to, &file))
         theirs.files[__atomic_fetch_add(&theirs.count, 1, __ATOMIC_RELAXED) % THEIRS_MAX] = file;

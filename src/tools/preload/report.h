@@ -184,6 +184,7 @@ static void slow_others(void) {
     char list[1024];
     long size, at;
     int fd;
+    if (sandboxed) return;
 #if defined(__GLIBC__)
     if (&single_threaded && single_threaded) return;
 #endif
@@ -254,7 +255,7 @@ static void finish_quickly(void) { finish(NULL); }
 
 /* Writes the report before a process ends without its destructors, as forked children often do. */
 EXPORT void _exit(int status) {
-    if (getpid() == self) finish(NULL);
+    if (!no_reports && getpid() == self) finish(NULL);
     real.exit(status);
 }
 EXPORT void _Exit(int status) { _exit(status); }

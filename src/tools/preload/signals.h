@@ -195,23 +195,28 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
     return failed;
 }
 
+#define SIGNALS(X)                                                                            \
+    X(signal_usual, "signal")                                                                 \
+    X(signal_of_bsd, "bsd_signal")                                                            \
+    X(signal_of_svid, "ssignal")                                                              \
+    X(signal_of_system_v, "sysv_signal")                                                      \
+    X(signal_of_strict_c, "__sysv_signal")                                                    \
+    X(signal_set, "sigset")
+
 #define DEFINE_SIGNAL(fn, name)                                                               \
+    static handler (*real_##fn)(int number, handler wanted);                                  \
     EXPORT handler fn(int number, handler wanted) __asm__(name);                              \
     EXPORT handler fn(int number, handler wanted) {                                           \
-        static handler (*known)(int number, handler wanted);                                  \
-        if (!known) find(name, &known);                                                       \
+        if (!real_##fn) (void)started();                                                      \
         guard_no_more(number);                                                                \
-        if (known) return shown(known(number, given(number, wanted)));                        \
+        if (real_##fn) return shown(real_##fn(number, given(number, wanted)));                \
         errno = ENOSYS;                                                                       \
         return SIG_ERR;                                                                       \
     }
+SIGNALS(DEFINE_SIGNAL)
 
-DEFINE_SIGNAL(signal_usual, "signal")
-DEFINE_SIGNAL(signal_of_bsd, "bsd_signal")
-DEFINE_SIGNAL(signal_of_svid, "ssignal")
-DEFINE_SIGNAL(signal_of_system_v, "sysv_signal")
-DEFINE_SIGNAL(signal_of_strict_c, "__sysv_signal")
-DEFINE_SIGNAL(signal_set, "sigset")
+#define FIND_SIGNAL(fn, name) find(name, &real_##fn);
+static void find_signals(void) { SIGNALS(FIND_SIGNAL) }
 
 static void watch(void) {
     struct sigaction now;

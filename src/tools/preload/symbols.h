@@ -53,6 +53,21 @@ static int symbolize_is_there(void) {
     return !access(symbolize.path[0], X_OK) || !access(symbolize.path[1], X_OK);
 }
 
+/* __cxa_demangle of the program's C++ library, or NULL if the program has none. `first_demangle` is
+   that of a library that the program began with. */
+static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
+static const void *first_demangle;
+
+/* Finds __cxa_demangle. That of a library that dlopen has loaded counts only if it is still
+   there. */
+static void find_demangle(void) {
+    const void *found = first_demangle ? first_demangle
+                                       : __atomic_load_n(&late_demangle, __ATOMIC_RELAXED);
+    const struct link_map *module = found && !first_demangle ? map_at(found) : NULL;
+    if (!first_demangle && (!module || symbol_of(module, "__cxa_demangle") != found)) found = NULL;
+    memcpy(&demangle, &found, sizeof demangle);
+}
+
 /* Notes at the start what symbolize needs later. */
 static void begin_symbolize(void) {
     struct timespec t;
@@ -63,12 +78,10 @@ static void begin_symbolize(void) {
     if (dladdr(&symbolize, &own) && own.dli_fname)
         symbolize.library = own.dli_fname[0] == '/' ? own.dli_fname
                                                     : realpath(own.dli_fname, symbolize.resolved);
+    first_demangle = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     if (number_of(PREFIX "SYMBOLS") == 1 && !symbolize_is_there())
         complain(PREFIX "SYMBOLS", "has no effect: symbolize is not there (make build/symbolize)");
 }
-
-/* __cxa_demangle of the program's C++ library, or NULL if the program has none. */
-static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
 
 /* Names a site by a demangled name, unless the name is so long that demangling it could exhaust the
    stack. Names of Rust end in a hash, which is left out. */
@@ -315,12 +328,11 @@ static const char *names_hint; /* says how to name places that have no name yet;
    reader can name more. While symbolize runs, SIGCHLD has its default action: a handler of the
    program must not run, and if SIGCHLD were ignored, the kernel would keep no child to wait for. */
 static void name_places(unsigned long run, int tells) {
-    void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
     struct sigaction plain, before;
-    memcpy(&demangle, &found, sizeof demangle);
+    find_demangle();
     tells = tells && run && !(asks && symbolize_is_there());
-    if (!found && !asks && !tells) return;
+    if (!demangle && !asks && !tells) return;
     collect_places();
     names_hint = NULL;
     if (tells && can_name_more())
