@@ -178,7 +178,7 @@ build/coverage/exit.o: tests/coverage/exit.c | deps-test
 	@mkdir -p build/coverage && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) -c $< -o $@
 
-test-mutants: | deps-test ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
+test-mutants: build/release/memlord.o build/libmemlord_preload.so build/symbolize build/diff | deps-test ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in the product, and which the suites notice; an hour or two
 	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
 	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1) $(SECTIONS)
 
@@ -284,6 +284,7 @@ endef
 # with no function that the layer can do without.
 fakes := $(addprefix build/fake/,libcuda.so.1 libcuda-none.so libcuda-11.2.so libcuda-bare.so libnvml-v1.so libnvml-v2.so)
 torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
+test-mutants: $(fakes) $(torches)
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 

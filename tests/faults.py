@@ -1,4 +1,4 @@
-"""The one-line faults that memlord.h could have; tests/mutants.py puts them in."""
+"""The one-line faults that the product could have; tests/mutants.py puts them in."""
 import os
 import re
 import sys
@@ -13,37 +13,52 @@ except ImportError: # Debian's package is for Debian's python3
     print('mutants: no module clang.cindex: apt-get install python3-clang', file=sys.stderr)
     sys.exit(2)
 
-HEADER = 'memlord.h'
+KINDS = cindex.CursorKind
 OPERATORS = {'+': '-', '-': '+', '*': '+', '/': '*', '%': '/', '<': '<=', '<=': '<', '>': '>=', '>=': '>',
              '==': '!=', '!=': '==', '&&': '||', '||': '&&', '&': '|', '|': '&', '^': '|', '<<': '>>',
              '>>': '<<', '+=': '-=', '-=': '+=', '|=': '&=', '&=': '|=', '<<=': '>>=', '>>=': '<<='}
 LOCKS = re.compile(r'lock|_take|_drop|enter|leave|fence|barrier|spin|yield', re.I)
+UNSEEN = re.compile(r'MLI_REQUIRE|MLI_RANK|mli_rank|_Static_assert|MLI_TEXT_CHUNK')
 
 
-def implementation(text):
-    """The section of each line of the implementation, None before it."""
-    names = sections(text)
-    start = names.index('implementation')
-    return [None] * start + names[start:]
+class Source:
+    """A file that faults are put into: its text, and the section of each line."""
+
+    def __init__(self, path):
+        self.path, self.text = path, open(path, encoding='latin-1').read() # so that an offset is a byte
+        if path.endswith('memlord.h') or path.endswith('memlord_cuda.h'):
+            named = sections(self.text)
+            start = next(i for i, name in enumerate(named) if name and '/' in name or name == 'implementation')
+            self.names = [None] * start + named[start:]
+        else:  # a file of src/tools/preload, or preload.c
+            name = 'preload/' + os.path.basename(path)[:-2]
+            self.names = [name] * (self.text.count('\n') + 1)
+
+    def describe(self, fault):
+        """A fault as a table has it, `section | line | line with the fault`; the number of its line; its kind."""
+        start, end, new, kind = fault
+        begin, stop = self.text.rfind('\n', 0, start) + 1, self.text.find('\n', end)
+        line = self.text.count('\n', 0, start)
+        return (f'{self.names[line]} | {self.text[begin:stop].strip()} | '
+                f'{(self.text[begin:start] + new + self.text[end:stop]).strip()}'), line + 1, kind
 
 
 class Finder:
-    """Finds every fault of the header: (start, end, replacement, kind), by offsets of the text. With
-    `pieces` it finds those of the functions that have one of these pieces of text in them."""
+    """Finds the faults of a source: (start, end, replacement, kind), by offsets of its text. With
+    `pieces` it finds those of the functions and tables that have one of these pieces of text in them."""
 
-    def __init__(self, text, pieces=('',)):
-        self.text, self.found = text, []
-        kinds = cindex.CursorKind
-        self.visit = {kinds.BINARY_OPERATOR: self.operator, kinds.UNARY_OPERATOR: self.no,
-                      kinds.COMPOUND_ASSIGNMENT_OPERATOR: self.operator, kinds.INTEGER_LITERAL: self.number,
-                      kinds.COMPOUND_STMT: self.statements, kinds.CALL_EXPR: self.arguments,
-                      kinds.MEMBER_REF_EXPR: self.field}
-        unit = cindex.Index.create().parse('tests/matrix/impl.c', args=['-std=c99', '-I.', '-D_GNU_SOURCE'])
-        for top in unit.cursor.get_children():
-            if top.location.file and top.location.file.name.endswith(HEADER) and top.is_definition() and \
-                    top.kind == kinds.FUNCTION_DECL:
+    def __init__(self, source, unit, args, pieces=('',)):
+        self.source, self.text, self.found = source, source.text, []
+        self.visit = {KINDS.BINARY_OPERATOR: self.operator, KINDS.UNARY_OPERATOR: self.no,
+                      KINDS.COMPOUND_ASSIGNMENT_OPERATOR: self.operator, KINDS.INTEGER_LITERAL: self.number,
+                      KINDS.COMPOUND_STMT: self.statements, KINDS.CALL_EXPR: self.arguments,
+                      KINDS.MEMBER_REF_EXPR: self.field, KINDS.STRING_LITERAL: self.string,
+                      KINDS.RETURN_STMT: self.result}
+        for top in unit_of(unit, args).cursor.get_children():
+            if top.location.file and os.path.normpath(top.location.file.name) == source.path and top.is_definition() and \
+                    top.kind in (KINDS.FUNCTION_DECL, KINDS.VAR_DECL):
                 body = self.at(top)[2]
-                if any(piece in body for piece in pieces):
+                if self.source.names[top.location.line - 1] and any(piece in body for piece in pieces):
                     self.walk(top)
 
     def walk(self, cursor):
@@ -58,7 +73,8 @@ class Finder:
         return start, end, self.text[start:end]
 
     def add(self, start, end, new, kind):
-        if '\n' not in self.text[start:end]:
+        line = self.text[self.text.rfind('\n', 0, start) + 1:end]
+        if '\n' not in self.text[start:end] and not UNSEEN.search(line):
             self.found.append((start, end, new, kind))
 
     def operator(self, cursor, children):
@@ -82,14 +98,38 @@ class Finder:
             value = int(digits.group(1), 0)
             self.add(start, end, f'{0 if value == 1 else value + 1}{digits.group(2)}', 'number')
 
+    def string(self, cursor, children):
+        """Another first letter, if it is of no escape and of no format."""
+        start, end, text = self.at(cursor)
+        for word in re.finditer(r'\\x?\w+|%[^a-zA-Z]*[a-zA-Z]+|([a-zA-Z])', text if text.startswith('"') else ''):
+            if word.group(1):
+                at = start + word.start()
+                self.add(at, at + 1, 'q' if word.group(1) != 'q' else 'k', 'string')
+                return
+
+    def result(self, cursor, children):
+        """A function that returns another result."""
+        if not children:
+            return
+        start, end, text = self.at(children[0])
+        kind = children[0].type.get_canonical().kind
+        if re.match(r'MEMLORD_(OK|E_\w+)$', text):
+            self.add(start, end, 'MEMLORD_E_STATE' if text != 'MEMLORD_E_STATE' else 'MEMLORD_OK', 'result')
+        elif text and not re.match(r'(0|NULL)\b', text) and kind in (
+                cindex.TypeKind.POINTER, cindex.TypeKind.INT, cindex.TypeKind.UINT, cindex.TypeKind.ULONG,
+                cindex.TypeKind.LONG, cindex.TypeKind.ENUM):
+            self.add(start, end, '(memlord_result)0' if kind == cindex.TypeKind.ENUM else '0', 'result')
+
     def statements(self, cursor, children):
         for child in children:
             start, end, text = self.at(child)
-            call = child.kind == cindex.CursorKind.CALL_EXPR
-            store = child.kind in (cindex.CursorKind.BINARY_OPERATOR,
-                                   cindex.CursorKind.COMPOUND_ASSIGNMENT_OPERATOR)
+            call = child.kind == KINDS.CALL_EXPR
+            store = child.kind in (KINDS.BINARY_OPERATOR, KINDS.COMPOUND_ASSIGNMENT_OPERATOR)
             if (call and not LOCKS.search(text.split('(')[0]) or store) and self.text[end:end + 1] == ';':
                 self.add(start, end, '(void)0', 'dropped call' if call else 'dropped assignment')
+            parts = list(child.get_children()) if child.kind == KINDS.IF_STMT else []
+            if len(parts) == 2 and parts[1].kind == KINDS.RETURN_STMT and self.text[end:end + 1] == ';':
+                self.add(start, end, '(void)0', 'dropped error path')
 
     def arguments(self, cursor, children):
         given = list(cursor.get_arguments())
@@ -111,8 +151,9 @@ class Finder:
             self.add(end - len(cursor.spelling), end, other, 'another field')
 
 
-def describe(text, names, fault):
-    start, end, new, kind = fault
-    begin, stop, line = text.rfind('\n', 0, start) + 1, text.find('\n', end), text.count('\n', 0, start)
-    return (f'{names[line]} | {text[begin:stop].strip()} | '
-            f'{(text[begin:start] + new + text[end:stop]).strip()}'), line + 1, kind
+def unit_of(unit, args, known={}):
+    """What clang makes of a C file, once for all the sources that it includes."""
+    key = (unit, *args)
+    if key not in known:
+        known[key] = cindex.Index.create().parse(unit, args=['-std=c99', '-D_GNU_SOURCE', *args])
+    return known[key]

@@ -212,6 +212,11 @@ static void sixty_four_sites_are_kept_and_the_others_counted(void **state) {
     json = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(json, "\n... and 12 more at other sites\n"));
     free(json);
+    memlord_reset(lord);
+    (void)memlord_free(lord, cpu(), 0x1000, &here);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "mistakes.more"), 0);
+    free(json);
 }
 static void a_million_unknown_frees_take_no_memory(void **state) {
     test_case *t = (test_case *)*state;

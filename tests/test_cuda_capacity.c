@@ -1,6 +1,7 @@
 /* What a ledger is told of its devices, and what asking leaves untouched. */
 #include "support_cuda.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 static memlord_capacity capacity_of(memlord *lord, int device) {
@@ -74,6 +75,17 @@ static void without_nvml_an_untouched_device_is_unknown(void **state) {
     assert_int_equal(fake.contexts, 0);
     fake_activate(0);
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
+}
+
+static void an_nvml_that_cannot_start_is_not_kept_loaded(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_cuda_detach(lord));
+    fake.fail_name = "nvmlInit_v2";
+    fake.fail_times = -1;
+    attach_with(lord, 0, "libnvml-v1.so");
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    assert_null(dlopen("libnvml-v1.so", RTLD_NOW | RTLD_NOLOAD));
+    fake.fail_times = 0;
 }
 
 static void a_device_that_nvml_does_not_know_is_unknown(void **state) {
@@ -472,6 +484,7 @@ int main(void) {
         TEST_CUDA(nvml_finds_devices_by_their_pci_id),
         TEST_CUDA(an_older_nvml_says_the_same),
         TEST_CUDA(without_nvml_an_untouched_device_is_unknown),
+        TEST_CUDA(an_nvml_that_cannot_start_is_not_kept_loaded),
         TEST_CUDA(a_device_that_nvml_does_not_know_is_unknown),
         TEST_CUDA(a_ledger_that_does_without_nvml_keeps_it_from_no_other),
         TEST_CUDA(nobody_waits_for_nvml_but_who_attaches),

@@ -347,6 +347,7 @@ static void an_unmap_passes_over_what_is_not_on_the_books(void **state) {
     assert_int_equal(live(lord, all()), 2 * GRAIN);
     assert_int_equal(memlord_cuda_mem_unmap(lord, at, 4 * GRAIN, NULL), 0);
     assert_int_equal(memlord_cuda_mem_release(lord, other, NULL), 0);
+    assert_int_equal(fake_cuMemRelease(other), cudaErrorInvalidValue); /* no reference is left of the unmap's */
     assert_int_equal(live(lord, all()), 0);
     assert_true_books(lord);
     /* and ends where nothing is mapped */

@@ -110,6 +110,8 @@ static void an_index_is_no_identity(void **state) {
 
 static void a_device_without_identity_is_alone(void **state) {
     pair *p = joined(state);
+    assert_ok(memlord_device_id_set(p->a, cuda(1), "")); /* as good as none */
+    assert_ok(memlord_device_id_set(p->b, cuda(1), ""));
     assert_ok(memlord_alloc(p->a, cuda(1), 0x1000, MIB, NULL));
     assert_ok(memlord_alloc(p->b, cuda(1), 0x1000, MIB, NULL));
     publish(p->b);
@@ -428,6 +430,19 @@ static void an_emergency_of_one_is_one_of_all(void **state) {
     publish(p->a);
     publish(p->b);
     assert_int_equal(memlord_pressure_level(p->b, cuda(0)), MEMLORD_PRESSURE_EMERGENCY);
+}
+
+static void an_emergency_counts_whichever_neighbour_has_it(void **state) {
+    pair *p = joined(state);
+    memlord *third = ledger(p);
+    assert_ok(memlord_device_id_set(third, cuda(0), "GPU-0"));
+    assert_ok(memlord_pressure_open(third, p->path));
+    assert_ok(memlord_alloc_failed(p->a, cuda(0), MIB, NULL)); /* the slots of b and third come after it */
+    publish(p->a);
+    publish(p->b);
+    publish(third);
+    assert_int_equal(memlord_pressure_level(third, cuda(0)), MEMLORD_PRESSURE_EMERGENCY);
+    memlord_destroy(third);
 }
 
 static void the_level_is_that_of_all_bytes(void **state) {
@@ -894,6 +909,7 @@ int main(void) {
         PAIR(a_listener_may_destroy_another_ledger),
         PAIR(a_listener_cannot_close_its_page),
         PAIR(an_emergency_of_one_is_one_of_all),
+        PAIR(an_emergency_counts_whichever_neighbour_has_it),
         PAIR(the_level_is_that_of_all_bytes),
         PAIR(reports_have_neighbours_in_a_part_of_their_own),
         PAIR(a_killed_process_is_gone_within_one_interval),

@@ -390,6 +390,7 @@ static void a_sample_by_poll_may_fire_a_band(void **state) {
 }
 
 static uint32_t started_with; /* 0: the host starts no poller */
+static int started_at_0;      /* 1: the host starts one with 0 */
 /* How many ms old a sample must be for a poll to take another. */
 static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable) {
     memlord_desc desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
@@ -405,7 +406,7 @@ static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable
     }
     assert_ok(memlord_create(&desc, &lord));
     unsetenv("MEMLORD_POLL_INTERVAL_MS");
-    if (started_with) (void)memlord_poller_start(lord, started_with);
+    if (started_with || started_at_0) (void)memlord_poller_start(lord, started_with);
     assert_ok(
         memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
@@ -425,6 +426,11 @@ static void the_interval_is_200_ms_or_as_configured(void **state) {
     assert_int_equal(interval_of(t, 1000, NULL), 1000);
     assert_int_equal(interval_of(t, 50, NULL), 50);
     assert_int_equal(interval_of(t, 10, NULL), 10);
+}
+static void a_poller_started_with_0_has_an_interval_of_200_ms(void **state) {
+    started_at_0 = 1;
+    assert_int_equal(interval_of((test_case *)*state, 1000, NULL), 200);
+    started_at_0 = 0;
 }
 
 static void the_environment_overrides_the_interval(void **state) {
@@ -1131,6 +1137,7 @@ int main(void) {
         TEST_FAKES(a_poll_asks_only_for_the_devices_it_names),
         TEST_FAKES(a_sample_by_poll_may_fire_a_band),
         TEST_FAKES(the_interval_is_200_ms_or_as_configured),
+        TEST_FAKES(a_poller_started_with_0_has_an_interval_of_200_ms),
         TEST_FAKES(the_environment_overrides_the_interval),
         TEST_FAKES(nonsense_in_the_environment_is_ignored),
 #if !TEST_SANITIZED

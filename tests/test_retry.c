@@ -1280,7 +1280,7 @@ static void a_policy_given_to_the_call_wins_over_the_environment(void **state) {
 static void junk_in_the_environment_is_warned_of(void **state) {
     static const char *const junk[] = {
         "junk", "max", "max=", "=3", "max=-1", "max=5x", "max= ", "max=99999999999999999999",
-        "max=4294967296", "initial_ms=100,max_ms=50", "initial_ms=3000", "multiplier=nan",
+        "max=4294967296", "max=00000000004", "initial_ms=100,max_ms=50", "initial_ms=3000", "multiplier=nan",
         "multiplier=inf", "multiplier=0.5", "multiplier=-2", "multiplier=1e999", "multiplier=x",
         "multiplier=1,5", "retries=3", "max=1,,", "max=1,",
         "multiplier=1.000000000000000", "multiplier=.",

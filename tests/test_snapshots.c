@@ -372,6 +372,18 @@ static void without_threads_a_poll_takes_those_that_are_due(void **state) {
     assert_int_equal(snapshots(t->lord), 5);
 }
 
+static void the_interval_is_5_seconds_by_default(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_snapshots_start(t->lord, 0));
+    t->now += 4999 * MS;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(snapshots(t->lord), 2);
+    t->now += 1 * MS;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(snapshots(t->lord), 3);
+    memlord_snapshots_stop(t->lord);
+}
+
 static void a_run_shorter_than_the_interval_has_its_first_and_last(void **state) {
     test_case *t = (test_case *)*state;
     char *json;
@@ -978,6 +990,7 @@ int main(void) {
         TEST(on_many_threads_too),
         TEST_FAKES(a_report_keeps_what_is_evicted_while_it_is_written),
         TEST_FAKES(without_threads_a_poll_takes_those_that_are_due),
+        TEST_FAKES(the_interval_is_5_seconds_by_default),
         TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
         TEST(the_interval_is_checked),
