@@ -2796,9 +2796,8 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
 
 /* -- ledgers that may have ended -- */
 
-/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It
-   is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
-   pointer. */
+/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It is
+   0 for NULL. An object that may outlive its ledger keeps this number in place of the pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger that has this generation, or NULL if it is destroyed or there never was one.
@@ -4914,11 +4913,10 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
 /* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
-   for dlopen, and call malloc.
-   With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
-   program began with, or one that is linked with -z nodelete. A malloc may call this function while
-   a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
-   abort, so this function then returns 0. */
+   for dlopen, and call malloc. With glibc it waits for nothing if the module is never unloaded.
+   Such a module is one that the program began with, or one that is linked with -z nodelete. A
+   malloc may call this function while a dlopen changes glibc's list of modules. A second dlopen
+   inside the first would make glibc abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 
 /* -------------------------------------------------------------------------- src/os/modules.c -- */
@@ -15095,9 +15093,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER,
-   puts the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is
-   NULL. */
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, puts
+   the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
@@ -16474,11 +16471,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
    and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
    a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
    thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts, books/limits and
-   base/memory. Invariants: only the thread that holds
-   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
-   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
-   map. */
+   fences. May use books/map, books/accounts, books/limits and base/memory. Invariants: only the
+   thread that holds an entry uses the side record of the entry; such a thread is inside a shard of
+   its own, or has locked the entry's bucket. Parts lie inside their block and do not overlap.
+   Locks: those of the map. */
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
    for, an account, parts. */

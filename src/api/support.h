@@ -4,9 +4,8 @@
 
 /* -- ledgers that may have ended -- */
 
-/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It
-   is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
-   pointer. */
+/* Returns the generation of a ledger: a number that no other ledger of the process ever has. It is
+   0 for NULL. An object that may outlive its ledger keeps this number in place of the pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
 /* Returns the ledger that has this generation, or NULL if it is destroyed or there never was one.

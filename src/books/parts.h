@@ -3,11 +3,10 @@
    and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
    a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
    thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts, books/limits and
-   base/memory. Invariants: only the thread that holds
-   an entry uses the side record of the entry; such a thread is inside a shard of its own, or has
-   locked the entry's bucket. Parts lie inside their block and do not overlap. Locks: those of the
-   map. */
+   fences. May use books/map, books/accounts, books/limits and base/memory. Invariants: only the
+   thread that holds an entry uses the side record of the entry; such a thread is inside a shard of
+   its own, or has locked the entry's bucket. Parts lie inside their block and do not overlap.
+   Locks: those of the map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"

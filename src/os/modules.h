@@ -45,11 +45,10 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
 MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
 /* Keeps MemLord's own module in memory until the process ends, if the module could be unloaded and
    the system can prevent that. Returns 0 if the caller has to try again later, else 1. It may wait
-   for dlopen, and call malloc.
-   With glibc it waits for nothing if the module is never unloaded. Such a module is one that the
-   program began with, or one that is linked with -z nodelete. A malloc may call this function while
-   a dlopen changes glibc's list of modules. A second dlopen inside the first would make glibc
-   abort, so this function then returns 0. */
+   for dlopen, and call malloc. With glibc it waits for nothing if the module is never unloaded.
+   Such a module is one that the program began with, or one that is linked with -z nodelete. A
+   malloc may call this function while a dlopen changes glibc's list of modules. A second dlopen
+   inside the first would make glibc abort, so this function then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 
 #endif
