@@ -13,8 +13,8 @@
    otherwise. */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
-#define MEMLORD_VERSION_PATCH 0
-#define MEMLORD_VERSION "0.5.0"
+#define MEMLORD_VERSION_PATCH 1
+#define MEMLORD_VERSION "0.5.1"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
