@@ -9613,10 +9613,8 @@ typedef struct mli_cell {
                               calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
-                              mli_cell_next_check */
-    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
-                              published */
+    mli_u64 freed_here;    /* of a site: the bytes freed there; of a device: mli_cell_next_check */
+    mli_u64 limit;         /* the level above which it is published again; 0: not yet published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9678,8 +9676,7 @@ typedef struct mli_row {
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
-                              device's row */
+    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
                               and after the first publishes again or the peak is reset */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
@@ -9719,14 +9716,13 @@ typedef struct mli_device_record {
     mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
-    mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
+    mli_u32 first[MLI_BOOKS], stack; /* its first row in each book, and its newest stack, or 0 */
     mli_u32 *end[MLI_BOOKS];     /* the `next` of its last row there; NULL if there is none */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
-    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues (books/fences); the
-                                    ring begins with those that no poll has passed */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -9764,10 +9760,6 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
-   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
-   with the release stores in mli_row_publish. */
-MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
    memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
    caller holds the cold lock. */
@@ -9929,17 +9921,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    const uint32_t n = mli_u32_load(count);
-    mli_row *row = mli_row_at(lord, book, n);
-    mli_device_record *device = mli_device_record_at(lord, row->dev);
-    mli_u32_store_release(count, n + 1); /* pairs with mli_row_count's load */
-    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
-    device->end[book] = &row->next;
-}
-MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
-    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
-    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
-                                       : &mli_device_record_at(lord, dev)->first[book]);
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -10009,9 +9991,8 @@ static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell, the most bytes that it may hold back now. The share is the batch if
-   no other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
-   most the batch. */
+/* Returns the share of a cell, the most bytes that it may hold back now: the batch if no other cell
+   of the row has published; else an equal part of the row's slack, and at most the batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -10594,6 +10575,10 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
+/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
+   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
+   with the release stores in mli_row_add_locked. */
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 
 MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
@@ -10937,6 +10922,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
                                                        uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r) return r;
@@ -10945,9 +10931,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
     row->dev = dev;
     row->subject = subject;
     mli_row_publish(lord, book);
+    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
+    device->end[book] = &row->next;
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
+}
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
+    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
+    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
+                                       : &mli_device_record_at(lord, dev)->first[book]);
 }
 
 /* -- life -- */
@@ -13712,8 +13705,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Copies `live` to `held` in every row of a device, at a peak of the device. */
-MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
    once, because the system's unwinder may load a library the first time. Requires: no other thread
@@ -13740,7 +13731,6 @@ typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
-    mli_u32 newest[MEMLORD_MAX_DEVICES + 1]; /* the row of each device that was added last, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -13930,7 +13920,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
-    mli_u32 *newest = &mli_stack_tables_of(lord)->newest[dev];
+    mli_u32 *newest = &mli_device_record_at(lord, dev)->stack;
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
@@ -14311,15 +14301,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
-}
-MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
-    const mli_stack_tables *tables = mli_stack_tables_of(lord);
-    uint32_t i = tables ? mli_u32_load_acquire(&tables->newest[dev]) : 0;
-    while (i) {
-        mli_stack_row *row = mli_stack_row_at(lord, i);
-        mli_u64_store(&row->held, mli_u64_load(&row->live));
-        i = row->older;
-    }
 }
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {
@@ -18197,8 +18178,9 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
-   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs, and notes the live bytes at a peak. Owns no state:
+   books/stacks has the rows. A row has the totals of one stack on one device. May use books/stacks
+   and books/counters. Takes no lock. */
 
 /* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
@@ -18206,6 +18188,8 @@ typedef struct mli_stack_totals {
     double allocs;
 } mli_stack_totals;
 
+/* Copies `live` to `held` in every row of a device, at a peak of the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
@@ -18247,6 +18231,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
     out->temporaries = sum.temporaries;
     out->error_bytes = sum.error;
     return sum.held;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    uint32_t i = mli_u32_load_acquire(&mli_device_record_at(lord, dev)->stack);
+    while (i) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        mli_u64_store(&row->held, mli_u64_load(&row->live));
+        i = row->older;
+    }
 }
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */

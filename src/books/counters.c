@@ -64,17 +64,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    const uint32_t n = mli_u32_load(count);
-    mli_row *row = mli_row_at(lord, book, n);
-    mli_device_record *device = mli_device_record_at(lord, row->dev);
-    mli_u32_store_release(count, n + 1); /* pairs with mli_row_count's load */
-    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
-    device->end[book] = &row->next;
-}
-MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
-    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
-    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
-                                       : &mli_device_record_at(lord, dev)->first[book]);
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -144,9 +134,8 @@ static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell, the most bytes that it may hold back now. The share is the batch if
-   no other cell of the row has published. Otherwise it is an equal part of the row's slack, and at
-   most the batch. */
+/* Returns the share of a cell, the most bytes that it may hold back now: the batch if no other cell
+   of the row has published; else an equal part of the row's slack, and at most the batch. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;

@@ -38,10 +38,8 @@ typedef struct mli_cell {
                               calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
-                              mli_cell_next_check */
-    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
-                              published */
+    mli_u64 freed_here;    /* of a site: the bytes freed there; of a device: mli_cell_next_check */
+    mli_u64 limit;         /* the level above which it is published again; 0: not yet published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -103,8 +101,7 @@ typedef struct mli_row {
     mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
                               the cell of the thread that resets; mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
-    mli_u64 arena;         /* of a tag: its arena bytes (memlord_arena_add); under the lock of the
-                              device's row */
+    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
                               and after the first publishes again or the peak is reset */
     uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
@@ -144,14 +141,13 @@ typedef struct mli_device_record {
     mli_u64 arena, arena_tagged;   /* the arena bytes (memlord_arena_add); those with a tag */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
-    mli_u32 first[MLI_BOOKS];    /* the device's first row in each book, or 0 */
+    mli_u32 first[MLI_BOOKS], stack; /* its first row in each book, and its newest stack, or 0 */
     mli_u32 *end[MLI_BOOKS];     /* the `next` of its last row there; NULL if there is none */
     mli_watch watch;
     mli_oom oom;                 /* the last failed request; the lock of the phys guards it */
     mli_sample_mark mark;        /* the bytes at the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the bytes read before a sample; under the lock of the phys */
-    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues (books/fences); the
-                                    ring begins with those that no poll has passed */
+    struct mli_queue *queues[2]; /* the tree and the ring of its fence queues: see books/fences */
     struct mli_holders *holders; /* what had the most bytes at the peak; under the snapshots lock */
     mli_phys own_phys;           /* the device's phys, unless the device uses another phys */
 } mli_device_record;
@@ -189,10 +185,6 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
-   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
-   with the release stores in mli_row_publish. */
-MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 /* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
    memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
    caller holds the cold lock. */

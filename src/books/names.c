@@ -341,6 +341,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
                                                        uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
+    mli_device_record *device = mli_device_record_at(lord, dev);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r) return r;
@@ -349,9 +350,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
     row->dev = dev;
     row->subject = subject;
     mli_row_publish(lord, book);
+    mli_u32_store_release(device->end[book] ? device->end[book] : &device->first[book], n);
+    device->end[book] = &row->next;
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
+}
+MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
+    if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
+    return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
+                                       : &mli_device_record_at(lord, dev)->first[book]);
 }
 
 /* -- life -- */

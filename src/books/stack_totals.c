@@ -38,3 +38,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
     out->error_bytes = sum.error;
     return sum.held;
 }
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    uint32_t i = mli_u32_load_acquire(&mli_device_record_at(lord, dev)->stack);
+    while (i) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        mli_u64_store(&row->held, mli_u64_load(&row->live));
+        i = row->older;
+    }
+}

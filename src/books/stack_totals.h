@@ -1,5 +1,6 @@
-/* Reads the totals of the stacks of allocs. Owns no state: books/stacks has the rows. A row has the
-   totals of one stack on one device. May use books/stacks and books/counters. Takes no lock. */
+/* Reads the totals of the stacks of allocs, and notes the live bytes at a peak. Owns no state:
+   books/stacks has the rows. A row has the totals of one stack on one device. May use books/stacks
+   and books/counters. Takes no lock. */
 #ifndef MLI_BOOKS_STACK_TOTALS_H
 #define MLI_BOOKS_STACK_TOTALS_H
 #include "api/api.h"
@@ -13,6 +14,8 @@ typedef struct mli_stack_totals {
     double allocs;
 } mli_stack_totals;
 
+/* Copies `live` to `held` in every row of a device, at a peak of the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
 /* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the

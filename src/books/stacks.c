@@ -21,7 +21,6 @@ typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
                                                                   row of a chain, or 0 */
-    mli_u32 newest[MEMLORD_MAX_DEVICES + 1]; /* the row of each device that was added last, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -211,7 +210,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
-    mli_u32 *newest = &mli_stack_tables_of(lord)->newest[dev];
+    mli_u32 *newest = &mli_device_record_at(lord, dev)->stack;
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
@@ -592,15 +591,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
-}
-MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
-    const mli_stack_tables *tables = mli_stack_tables_of(lord);
-    uint32_t i = tables ? mli_u32_load_acquire(&tables->newest[dev]) : 0;
-    while (i) {
-        mli_stack_row *row = mli_stack_row_at(lord, i);
-        mli_u64_store(&row->held, mli_u64_load(&row->live));
-        i = row->older;
-    }
 }
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {

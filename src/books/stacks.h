@@ -142,8 +142,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Copies `live` to `held` in every row of a device, at a peak of the device. */
-MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
    if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
    once, because the system's unwinder may load a library the first time. Requires: no other thread

@@ -2,6 +2,7 @@
 #include "base/atomics.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/names.h"
 #include "books/limits.h"
 #include "books/sites.h"
 #include "services/stats.h"

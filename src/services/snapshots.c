@@ -7,7 +7,7 @@
 #include "books/watches.h"
 #include "books/names.h"
 #include "books/sites.h"
-#include "books/stacks.h"
+#include "books/stack_totals.h"
 #include "books/events.h"
 #include "services/stats.h"
 

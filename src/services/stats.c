@@ -4,6 +4,7 @@
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/names.h"
 #include "books/sites.h"
 #include "books/stacks.h"
 #include "books/stack_totals.h"
