@@ -591,7 +591,6 @@ static void find_others(void) {
     find("syscall", &real_syscall);
     find_signals();
     find_scopes();
-    find_operators();
 }
 
 /* With a NULL module, __cxa_atexit registers a function that runs after the destructors of all
@@ -603,6 +602,7 @@ __attribute__((constructor)) static void begin(void) {
     if (start() && lord) {
         const char *other = other_malloc();
         self = getpid();
+        find_operators();
         find_jemalloc();
         if (stack_depth() || getenv("MEMLORD_SKIP")) {
             begin_guard();

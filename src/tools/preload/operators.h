@@ -97,7 +97,9 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { throws.resume(exception); }
 
-/* Finds the operators of a program that is linked with a C++ library. */
+/* Finds the operators of a program that is linked with a C++ library. An operator that is called
+   before is looked up like one of a late library. Requires: the caller is no hook, because a program
+   without these has an error to forget, and dlerror waits for a bindtextdomain that calls malloc. */
 static void find_operators(void) {
     if (!find_in(RTLD_NEXT, "_Znw" SIZE_LETTER, &real_new_one)) {
         forget_errors();
