@@ -99,7 +99,8 @@
     the live blocks and may free them, so they stay live in its report. Its totals, peaks and curve
     begin at the fork, but its times count from the start of the first parent. Put a %p into the
     path if a program has children. Otherwise the report of the last process to exit replaces the
-    others.
+    others. A program that reads the stderr of its children, as cmake does, finds their reports in
+    it, so it needs a MEMLORD_REPORT.
 
     A program may have ledgers of its own by memlord.h, beside that of this library. The tags and
     scopes that it begins and ends hold for the blocks of malloc, too. If it saves a report to the
@@ -598,6 +599,7 @@ static void find_others(void) {
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {
+    const int error = errno; /* C promises that it is 0 when main begins */
     inside = LENT;
     if (start() && lord) {
         const char *other = other_malloc();
@@ -623,4 +625,5 @@ __attribute__((constructor)) static void begin(void) {
         forget_errors();
     }
     leave();
+    errno = error;
 }
