@@ -247,11 +247,13 @@ build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) 
 	$$(q)$$(cc.$(1)) -std=c++17 $$(warn) -pthread -I. $$(filter %.cpp,$$^) $$(filter %.o,$$^) -o $$@ \
 		-lstdc++ -lcmocka -ldl
 
-build/$(1)/nobarrier_test_% build/$(1)/traps_test_%: tests/test_%.c $$(wildcard tests/*.[ch]) \
-		build/$(1)/memlord.o
+build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< \
-		tests/$$(firstword $$(subst _, ,$$(@F))).c build/$(1)/memlord.o -o $$@ -lcmocka -ldl -lm
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl -lm
+
+build/$(1)/traps_test_%: tests/test_%.c tests/traps.c $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl -lm
 
 # The map as processors without vectors have it.
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test
