@@ -7505,7 +7505,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */
-MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size);
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
    the orphan lock, which mli_busy_begin drops. */
@@ -7797,7 +7797,7 @@ static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     return best;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size) {
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     mli_piece *fit;
     mli_lock_take(&lord->memory.lock);
@@ -14037,7 +14037,7 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
 }
 
 /* Adds the block that the current public call opens to the table and to the row of its stack. */
-static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
+static MLI_COLD uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
@@ -14056,8 +14056,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
 }
 /* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
    allocated. */
-static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
-                          int undo) {
+static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
+                                   int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
     mli_stack_credit(lord, pick, bytes, undo);
 }
@@ -23978,8 +23978,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
 
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
-                                                memlord_capacity *out) {
+MLI_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                            memlord_capacity *out) {
     mli_phys *phys;
     uint64_t now, at;
     memlord_result r;

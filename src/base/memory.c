@@ -272,7 +272,7 @@ static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     return best;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size) {
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     mli_piece *fit;
     mli_lock_take(&lord->memory.lock);

@@ -24,7 +24,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */
-MLI_PRIVATE MLI_COLD void *mli_piece_new(memlord *lord, size_t size);
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
    the orphan lock, which mli_busy_begin drops. */

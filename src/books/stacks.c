@@ -327,7 +327,7 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
 }
 
 /* Adds the block that the current public call opens to the table and to the row of its stack. */
-static uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
+static MLI_COLD uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
@@ -346,8 +346,8 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
 }
 /* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
    allocated. */
-static void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
-                          int undo) {
+static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
+                                   int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
     mli_stack_credit(lord, pick, bytes, undo);
 }

@@ -533,8 +533,8 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
 
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
-                                                memlord_capacity *out) {
+MLI_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                            memlord_capacity *out) {
     mli_phys *phys;
     uint64_t now, at;
     memlord_result r;
