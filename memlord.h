@@ -5098,7 +5098,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     const unsigned long loader = getauxval(AT_BASE);
     const struct link_map *m = NULL;
     mli_dl_found program;
-    mli_dl_phdrs module;
+    mli_dl_phdrs described;
     int saved = errno, in = mli_loaded_at(address, &loaded);
     ssize_t n;
     memset(out, 0, sizeof *out);
@@ -5110,12 +5110,12 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (in < 0) {
         in = mli_dl_each(mli_image_visit, &search);
     } else if (in) {
-        module = mli_dl_module(&loaded);
+        described = mli_dl_module(&loaded);
         if (!mli_dl_find_object((void *)getauxval(AT_PHDR), &program)) m = program.map;
         for (; m && m->l_addr != loaded.bias && !search.dynamic; m = m->l_next)
             search.dynamic = !loader || m->l_addr == loader;
         search.dynamic |= !m;
-        in = mli_image_visit(&module, sizeof module, &search);
+        in = mli_image_visit(&described, sizeof described, &search);
     }
     /* In glibc's list the program has no name. In musl's list it has the name it was started by, or
        the name of a link to it. */
