@@ -3,7 +3,7 @@
 
 C includes leak: a file can use what a header of a header declares. Here every private name that a
 module uses must come from a module that it includes itself, and a header counts only its own
-includes. A module has at most 900 lines, but reports/page is generated and may have more.
+includes. A module has at most 1200 lines, but reports/page is generated and may have more.
 universal-ctags finds the names. What is wrong is printed, a line each, and the status is 1.
 """
 import collections
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 SRC = sys.argv[1] if len(sys.argv) > 1 else 'src'
-LINES = 900
+LINES = 1200
 COMMENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 NAME = re.compile(r'\b(?:mli|MLI)_\w+')
 INCLUDE = re.compile(r'^#include "([^"]+)\.h"', re.M)

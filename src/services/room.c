@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "books/threads.h"
+#include "books/map.h"
 #include "books/counters.h"
 #include "books/watches.h"
 #include "books/devices.h"

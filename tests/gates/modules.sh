@@ -55,7 +55,7 @@ sed '/stop here if you only want the API/q' memlord.h >"$out/api.h" && ! grep -n
 verdict $? 'comments that join.py writes out have no quotation marks between two literals'
 
 python3 tests/modules.py >"$why" 2>&1
-verdict $? 'each module includes what it uses, and has at most 900 lines'
+verdict $? 'each module includes what it uses, and has at most 1200 lines'
 
 python3 tests/state.py >"$why" 2>&1
 verdict $? 'modules touch the state of others no more often than allowed'
@@ -100,8 +100,8 @@ planted 'a name of a module that is not included is named' \
 planted 'accesses to the state of another module are named' 'src/books/limits.c:' \
     "printf 'int mli_peek(memlord *lord);\nint mli_peek(memlord *lord) {\n    return %s lord->threads.orphan != NULL;\n}\n' \
         '!lord->counters.batch + !lord->counters.epoch.v + !lord->tags.births.v +' >>src/books/limits.c && python3 src/join.py" state
-planted 'a module of more than 900 lines is named' 'src/books/map has ' \
-    "yes '/* a line of a long module */' | head -n 900 >>src/books/map.c && python3 src/join.py" modules
+planted 'a module of more than 1200 lines is named' 'src/books/map has ' \
+    "yes '/* a line of a long module */' | head -n 1200 >>src/books/map.c && python3 src/join.py" modules
 
 planted 'a function without a comment of its own is named' 'memlord_allocated has no comment of its own' \
     "sed -i 's|^MEMLORD_API uint64_t memlord_allocated|\n&|' src/api/books.h && python3 src/join.py" api
