@@ -8130,6 +8130,15 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
+    struct {                /* the device that the thread's last fast call named */
+        uint32_t word;      /* the device: see mli_device_word */
+        uint32_t dev;
+        uint64_t upper;     /* word1 of a block of 0 bytes with one reference on the device */
+        struct mli_cell *cell; /* the thread's cell for the device; NULL: there was no such call */
+        const char *tag;    /* the tag of the last alloc on the device that had one, or NULL */
+        struct mli_cell *tag_cell; /* the thread's cell for this tag on the device */
+        uint64_t tag_bits;  /* the bits of word2 that name the row of the tag */
+    } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
@@ -8862,7 +8871,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 /* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
-   where the print of the lowest such slot begins in the header. The version with vectors takes as
+   where the print of the lowest such slot begins in the header. mli_print_room returns 1 if no slot
+   has that print and a slot is vacant; *bit is then where the print of that slot begins. The
+   version with vectors takes as
    many instructions as the other, but half the registers. The number of free registers limits how
    far ahead a processor executes. */
 #if MLI_SSE2
@@ -8875,6 +8886,17 @@ static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) * 8;
 }
+/* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
+static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
+    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const int same = _mm_movemask_epi8(
+        _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
+                       _mm_unpacklo_epi64(both, both)));
+    const int vacant = same & ((1 << MLI_BUCKET_SLOTS) - 1) << 8;
+    if (MLI_UNLIKELY(same & ((1 << MLI_BUCKET_SLOTS) - 1)) || MLI_UNLIKELY(!vacant)) return 0;
+    *bit = mli_lowest_bit((uint64_t)vacant) * 8 - 64;
+    return 1;
+}
 #else
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     const uint64_t low = MLI_PRINT_LOW_BITS * 127;
@@ -8883,6 +8905,12 @@ static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
 }
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
+}
+static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
+    const uint64_t vacant = ~header & MLI_PRINT_LOW_BITS;
+    if (MLI_UNLIKELY(mli_print_match(header, print) != 0) || MLI_UNLIKELY(!vacant)) return 0;
+    *bit = mli_lowest_bit(vacant);
+    return 1;
 }
 #endif
 /* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
@@ -9000,27 +9028,15 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves the shard and returns 0. */
-static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
-    if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
-        home->header = mli_u64_load(mli_home_begin(s, key, home));
-        return 1;
-    }
-    mli_shard_leave(t);
-    return 0;
-}
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
    Returns NULL if no slot is vacant. Also returns NULL if the map may already have the key,
    because a print matches or an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
-    const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
+    const uint64_t print = MLI_HASH_PRINT(home->hash);
     unsigned bit;
-    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash) |
-                     mli_print_match(home->header, print)) ||
-        MLI_UNLIKELY(!vacant))
+    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash)) ||
+        MLI_UNLIKELY(!mli_print_room(home->header, print, &bit)))
         return NULL;
-    bit = mli_lowest_bit(vacant);
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
@@ -9045,16 +9061,19 @@ static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
-   header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
-   or if the shard is stopped or has no table, leaves the shard and returns 0. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+/* Enters the shard of a key, finds the home of the key, and loads its header. In a shared shard,
+   locks the home. Returns 0, outside of the shard, if another thread owns the shard or holds the
+   bucket, or if the shard is stopped or has no table. With `plain` serves only shards that the
+   thread owns, and keys that are addresses. */
+static MLI_HOT int mli_home_enter(mli_thread *t, memlord *lord, uint64_t key, int plain,
+                                  mli_home *home) {
+    mli_shard *s = plain ? mli_shard_of_address(lord, key) : mli_shard_of(lord, key);
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
         return 1;
     }
-    if (state == MLI_SHARD_SHARED) {
+    if (!plain && state == MLI_SHARD_SHARED) {
         (void)mli_home_begin(s, key, home);
         if (mli_bucket_try(home->bucket)) {
             home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
@@ -9064,11 +9083,10 @@ static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli
     mli_shard_leave(t);
     return 0;
 }
-/* Unlocks a home that the caller has not changed, and leaves the shard. */
-static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
-    home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+/* Unlocks a home that the caller has not changed. */
+static MLI_HOT void mli_home_unlock(mli_home *home) {
+    home->next = home->header;
     mli_home_store(home);
-    mli_shard_leave(t);
 }
 
 /* -- entering a shard: the ways that all other calls use -- */
@@ -9639,6 +9657,17 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
+/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative value
+   if the thread has to publish the cell. */
+static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint64_t bytes) {
+    uint64_t level;
+    if (bytes <= had) return mli_cell_count_free(cell, had - bytes);
+    level = mli_u64_load_own(&cell->level) + bytes - had;
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
+    if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
+    mli_u64_store(&cell->high, level);
+    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
 }
 /* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
    the threshold requests a band check. If the threshold is 0, the next free requests one. The
@@ -13041,6 +13070,13 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
+/* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
+   the host's pointer. The host may change the text there, so the function also compares the
+   texts. */
+static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) {
+    const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
+    return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
+}
 /* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
    and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
@@ -13303,17 +13339,16 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_end_misplaced(lord, NULL);
 }
 
-/* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
-   The host may change the text there, so the function also compares the texts. */
+/* Gets the kept copy of a tag. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    const mli_cache_entry *memo = mli_cache_find(t, tag, salt);
     memlord_result r;
-    *kept = memo ? (const char *)memo->value : NULL;
-    if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
+    *kept = mli_tag_cached(t, tag);
+    if (*kept) return MEMLORD_OK;
     r = mli_name(lord, tag, kept);
-    if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    if (r == MEMLORD_OK)
+        mli_cache_set(lord, t, tag, mli_cache_salt(MLI_CACHE_NAME, 0), (void *)(uintptr_t)*kept,
+                      0);
     return r;
 }
 
@@ -13616,13 +13651,14 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc may
-   have to be picked, returns 0; the general path then serves the alloc and counts its bytes. */
-static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
-    const int64_t left = t->stack_left - (int64_t)bytes;
-    if (MLI_UNLIKELY(left <= 0)) return 0;
-    t->stack_left = left;
-    return 1;
+/* Returns 1 if an alloc is not picked. If it returns 0, the general path serves the alloc and
+   counts its bytes. */
+static MLI_HOT int mli_stack_passes(const mli_thread *t, uint64_t bytes) {
+    return t->stack_left - (int64_t)bytes > 0;
+}
+/* Counts the bytes of an alloc that is not picked. */
+static MLI_HOT void mli_stack_spend(mli_thread *t, uint64_t bytes) {
+    t->stack_left -= (int64_t)bytes;
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
@@ -19040,6 +19076,728 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
     return mli_arena_call(lord, device, bytes, 0, site);
 }
 
+/* -------------------------------------------------------------------------- src/calls/fast.h -- */
+
+/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
+   others to the general path, which is calls/record. A dev is the number of a device. A row has the
+   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
+   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
+   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
+   has the facts of a block for which its entry has no room. Owns no state. May use the books,
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
+   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
+   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
+
+enum { MLI_PASS = -1 }; /* the fast way does not serve the call, and has changed nothing */
+
+/* Records an alloc with options on the fast way. `opts` may be NULL. Returns MEMLORD_OK or
+   MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            uint64_t bytes, const memlord_site *site,
+                                            const memlord_alloc_opts *opts);
+
+/* Adds a reference to a block (by = 1), or takes off one that is not the last (by = -1). Returns
+   MEMLORD_OK or MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            int by);
+
+/* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_site *site);
+/* Takes a block off the map, with its entry in *out, as mli_entry_detach does. Returns MEMLORD_OK
+   or MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                             mli_entry *out);
+/* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
+/* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
+   or MLI_PASS. Requires: this thread detached the block. */
+MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
+                                             const mli_entry *from, uint64_t storage,
+                                             uint64_t bytes, const memlord_site *site);
+
+/* -------------------------------------------------------------------------- src/calls/fast.c -- */
+
+/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Each is compiled
+   twice: into memlord_alloc and memlord_free with `plain` 1, for a block without site, tag and
+   scope in a shard of the thread's own; and into mli_alloc_words and mli_free_words with `plain` 0,
+   for all blocks whose rows the thread knows, in any shard. A plain call takes no lock and no
+   locked instruction.
+
+     1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
+        ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
+        the general path. So a thread's first call on a ledger takes the general path, and so does a
+        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`,
+        whose bits give the thread's calls further work. In a plain call this mask is 0.
+     2. An alloc finds its rows: the device's number, its dev; the birth of the block; and the
+        thread's cells for the device, the tag and the site. A cell has the thread's part of the
+        counters of a row. Only this thread counts in it.
+     3. Enter the shard of the address: store the shard in t->inside, and then load the state of the
+        shard. The state is the id of the thread that owns the shard. A thread that has to stop the
+        shard stores another state, makes all threads pass a barrier, and waits until no thread is
+        inside. So either this call sees the other state, or the other thread sees t->inside. A
+        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
+        first call of another thread makes the shard shared for good: then every call locks the
+        buckets that it uses.
+     4. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry. A
+        call that is not plain also looks into the buckets after the home (books/probes). A free
+        then finds its rows in the entry.
+     5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
+        erases the entry.
+     6. Count the bytes in the cells. Readers add up the cells of all threads, so they see the count
+        at once. The level of a cell is the bytes that the thread allocated, less those that it
+        freed. The functions that count return a negative number in two cases. First, an alloc
+        raises the level above the cell's limit, or a free takes the level below the published
+        part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
+        the device's bands is due.
+     7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
+        mli_free_finish leaves the shard, after it has published the cells that are due. These
+        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
+        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
+
+   The stores of a plain call, in their order:
+     alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
+            the present mark: see mli_mark_bits); the header; the cell's allocs and level; t->inside
+     free   t->inside; the header; the cell's out (the bytes that the thread freed), level and
+            frees; t->inside
+
+   A way that does not serve a call returns MLI_PASS before it has changed anything. The plain way
+   passes the call to mli_alloc_words or mli_free_words. These pass it to the general path, in
+   calls/record: every block, every shard, every thread. It makes what is missing: the thread's
+   record, the device, rows, cells. */
+
+enum {
+    MLI_WAY_PLAIN, /* no site, tag, scope or stack; a shard of the thread's own */
+    MLI_WAY_WORDS, /* all rows that the thread knows; a shard of its own, or a shared one */
+    MLI_WAY_ASKED  /* the same, for a caller that itself goes on to the general path */
+};
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+
+/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
+   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
+   wraps around. */
+static MLI_HOT int mli_key_is_address(uint64_t key) {
+    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
+}
+/* Returns 1 if the ledger is the one that the thread used last, and the thread is not busy. */
+static MLI_HOT int mli_is_current(const memlord *lord) {
+    return mli_self.generation == lord->generation;
+}
+
+/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
+}
+
+/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
+   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
+   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
+   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
+   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
+#define MLI_NOTE_ENTRY() (void)0
+#else
+#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
+/* -- the rows of a block -- */
+
+/* The rows of a block, and the cells of this thread for them. */
+typedef struct mli_block_rows {
+    uint64_t word2, upper;         /* `upper` is word1 without the bytes */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
+                                                     no site, or no tag */
+    uint32_t dev;                  /* the number of the device */
+} mli_block_rows;
+
+/* Finds a device, by which a call names a block: its dev and the thread's cell for it. Returns 0 if
+   the ledger does not have the device, or if the thread has no cell for it. */
+static MLI_HOT int mli_latest_set(const memlord *lord, mli_thread *t, memlord_device device) {
+    const uint32_t dev = mli_dev_direct(lord, device);
+    mli_cell *cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!cell)) return 0;
+    t->latest.word = mli_device_word(device);
+    t->latest.dev = dev;
+    t->latest.upper = mli_word1_of(0, dev, 1);
+    t->latest.cell = cell;
+    t->latest.tag = NULL;
+    return 1;
+}
+static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_device device,
+                                   mli_block_rows *rows) {
+    if ((MLI_UNLIKELY(t->latest.word != mli_device_word(device)) ||
+         MLI_UNLIKELY(!t->latest.cell)) &&
+        !mli_latest_set(lord, t, device))
+        return 0;
+    rows->dev = t->latest.dev;
+    rows->upper = t->latest.upper;
+    rows->device_cell = t->latest.cell;
+    return 1;
+}
+
+/* Finds the row of a tag on the thread's latest device. Returns 0 if the thread's cache does not have
+   it. */
+static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
+    const mli_cache_entry *memo =
+        mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_TAG, t->latest.dev));
+    if (MLI_UNLIKELY(!memo)) return 0;
+    t->latest.tag = tag;
+    t->latest.tag_cell = (mli_cell *)memo->value;
+    t->latest.tag_bits = memo->bits;
+    return 1;
+}
+
+/* Returns 1 if the fast way serves an alloc with these options: no ticket, no account, and no other
+   stream than that of the thread. */
+static MLI_HOT int mli_opts_served(const mli_thread *t, const memlord_alloc_opts *opts) {
+    return !opts->ticket && (!opts->account || opts->account == MEMLORD_NONE) &&
+           (!opts->stream ||
+            t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+}
+/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
+   cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
+   scope, a tag or a site. Looks only in the thread's record and in the cache of that record.
+   Returns 0 if something is not found there. */
+static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t special,
+                                    memlord_device device, const memlord_site *site,
+                                    const memlord_alloc_opts *opts, mli_block_rows *rows) {
+    const char *tag = special & MLI_SPECIAL_TAG ? t->now.tag : NULL;
+    const mli_cache_entry *memo;
+    if (!mli_device_find(lord, t, device, rows)) return 0;
+    rows->word2 = mli_mark_bits(lord);
+    if (special & MLI_SPECIAL_SCOPE) {
+        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
+        rows->word2 = t->now.birth_bits;
+    }
+    if (opts && opts->tag) {
+        tag = *opts->tag ? mli_tag_cached(t, opts->tag) : NULL;
+        if (MLI_UNLIKELY(!tag && *opts->tag)) return 0;
+    }
+    if (tag) {
+        if (MLI_UNLIKELY(t->latest.tag != tag) && !mli_latest_tag_set(t, tag)) return 0;
+        rows->tag_cell = t->latest.tag_cell;
+        rows->word2 |= t->latest.tag_bits;
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->site_cell = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return 1;
+}
+
+/* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
+   Returns 0 if the block has more than one reference, a sampled stack or a side record, if its
+   device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
+   if the block has a site or a tag. The block is most often on `device`. The processor predicts
+   that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
+   this saves a fifth of a call's time. */
+static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord_device device,
+                                     const mli_entry *e, int plain, mli_block_rows *rows,
+                                     uint64_t *bytes) {
+    uint32_t row;
+    if (!mli_device_find(lord, t, device, rows)) return 0;
+    *bytes = e->word1 ^ rows->upper;
+    if (MLI_UNLIKELY(*bytes >> MLI_BYTES_BITS)) {
+        rows->dev = MLI_DEV(e->word1);
+        rows->upper = mli_word1_of(0, rows->dev, 1);
+        rows->device_cell = mli_cell_own_device(t, rows->dev);
+        *bytes = MLI_BYTES(e->word1);
+        if ((e->word1 ^ rows->upper) >> MLI_BYTES_BITS || !rows->device_cell ||
+            mli_type_of(lord, rows->dev) != (uint16_t)device.type)
+            return 0;
+    }
+    if (MLI_UNLIKELY(e->word2 & (plain ? MLI_ROWS_MASK : MLI_HAS_SIDE))) return 0;
+    rows->word2 = e->word2;
+    row = plain ? 0 : MLI_SITE_ROW(e->word2);
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (plain || !(e->word2 & MLI_TAG_BITS)) return 1;
+    rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
+    if (MLI_UNLIKELY((e->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
+        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(e->word2));
+    return rows->tag_cell != NULL;
+}
+
+/* Publishes those cells of a block's rows that have too many bytes unpublished. */
+static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
+                                          uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
+    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
+    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
+    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
+}
+
+/* -- one alloc -- */
+
+/* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
+   table to grow, an event, an alert. Leaves the shard. */
+static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                    uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_shard *s = mli_shard_entered(t);
+    const int crowded = mli_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
+                                                            size */
+    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* Inserts an entry for which the home of its key has no room, in a bucket after the home. Returns 1
+   if the shard's table should grow, else 0. If the window of the key has no room or may have the
+   key, leaves the shard and returns -1. Requires: mli_home_enter has entered the shard. */
+static MLI_NOINLINE int mli_window_insert(memlord *lord, mli_thread *t, uint32_t type,
+                                          const mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_probe probe;
+    mli_home_probe(t, e->key, &probe);
+    if (mli_probe_scan(lord, &probe, type, 1) || probe.entry || !probe.room) {
+        mli_probe_leave(t, &probe);
+        return -1;
+    }
+    mli_probe_insert(&probe, e->word1, e->word2);
+    return mli_shard_crowded(lord, probe.shard);
+}
+
+static memlord_result mli_alloc_words(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
+
+/* Passes on an alloc that a way does not serve. */
+static MLI_HOT int mli_open_pass(memlord *lord, memlord_device device, uint64_t storage,
+                                 uint64_t bytes, const memlord_site *site, int way) {
+    if (way == MLI_WAY_PLAIN) return (int)mli_alloc_words(lord, device, storage, bytes, site);
+    if (way == MLI_WAY_WORDS) return (int)mli_alloc_slow(lord, device, storage, bytes, site);
+    return MLI_PASS;
+}
+/* Records an alloc. If this way does not serve the alloc, changes nothing and passes it on. */
+static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device, uint64_t storage,
+                            uint64_t bytes, const memlord_site *site,
+                            const memlord_alloc_opts *opts, int way) {
+    const int plain = way == MLI_WAY_PLAIN;
+    const uint32_t special = plain ? 0 : mli_u32_load(&t->special);
+    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
+    int64_t past = 0;
+    mli_home home;
+    mli_entry *e, put;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        (opts && MLI_UNLIKELY(!mli_opts_served(t, opts))) ||
+        ((special & MLI_SPECIAL_STACKS) && MLI_UNLIKELY(!mli_stack_passes(t, bytes))) ||
+        MLI_UNLIKELY(!mli_home_enter(t, lord, storage, plain, &home)))
+        return mli_open_pass(lord, device, storage, bytes, site, way);
+    e = mli_home_room(&home);
+    if ((plain && MLI_UNLIKELY(!e)) ||
+        MLI_UNLIKELY(!mli_rows_of_call(lord, t, special, device, site, opts, &rows))) {
+        if (!plain) mli_home_unlock(&home);
+        mli_shard_leave(t);
+        return mli_open_pass(lord, device, storage, bytes, site, way);
+    }
+    if (plain || MLI_LIKELY(e != NULL)) {
+        e->key = storage;
+        e->word1 = bytes | rows.upper;
+        e->word2 = rows.word2;
+        mli_home_store(&home);
+    } else {
+        put.key = storage;
+        put.word1 = bytes | rows.upper;
+        put.word2 = rows.word2;
+        past = -(int64_t)mli_window_insert(lord, t, (uint32_t)device.type, &put);
+        if (past > 0) return mli_open_pass(lord, device, storage, bytes, site, way);
+    }
+    past |= mli_cell_count_alloc(rows.device_cell, bytes);
+    if (rows.site_cell) past |= mli_cell_count_alloc(rows.site_cell, bytes);
+    if (rows.tag_cell) past |= mli_cell_count_alloc(rows.tag_cell, bytes);
+    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
+        return (int)mli_alloc_finish(lord, rows.dev, storage, bytes, rows.word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+/* Records an alloc of memlord_alloc that is not plain. Requires: the ledger is the one that the
+   thread used last, and the block is smaller than 2^32 bytes. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_words(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    MLI_REQUIRE(mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS));
+    if (MLI_UNLIKELY(!mli_key_valid(storage)))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return (memlord_result)mli_open(lord, mli_self.thread, device, storage, bytes, site, NULL,
+                                    MLI_WAY_WORDS);
+}
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    if (!lord) return MEMLORD_OK;
+    MLI_NOTE_ENTRY();
+    if (MLI_UNLIKELY(!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_key_is_address(storage) || mli_u32_load(&t->special)))
+        return mli_alloc_words(lord, device, storage, bytes, site);
+    return (memlord_result)mli_open(lord, t, device, storage, bytes, site, NULL, MLI_WAY_PLAIN);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            uint64_t bytes, const memlord_site *site,
+                                            const memlord_alloc_opts *opts) {
+    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
+        return MLI_PASS;
+    return mli_open(lord, mli_self.thread, device, storage, bytes, site, opts, MLI_WAY_ASKED);
+}
+
+/* -- finding an entry -- */
+
+/* Looks for a key in the buckets after its home. If the entry is not there, leaves the shard and
+   returns NULL. */
+static MLI_NOINLINE mli_entry *mli_window_find(memlord *lord, mli_thread *t, uint32_t type,
+                                               uint64_t key, mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_home_probe(t, key, probe);
+    if (!mli_probe_scan(lord, probe, type, 0) && probe->entry) return probe->entry;
+    mli_probe_leave(t, probe);
+    return NULL;
+}
+/* Enters the shard of a key and returns the entry. Returns NULL, outside of the shard, if this way
+   does not find it. *beyond is 1 if the entry is in a bucket after the home, which `probe` then
+   has; `home` has it otherwise. */
+static MLI_HOT mli_entry *mli_spot_find(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
+                                        int plain, mli_home *home, mli_probe *probe, int *beyond) {
+    mli_entry *e;
+    *beyond = 0;
+    if (MLI_UNLIKELY(!mli_home_enter(t, lord, key, plain, home))) return NULL;
+    e = mli_home_find(home, key);
+    if (MLI_LIKELY(e != NULL)) return e;
+    if (plain) {
+        mli_shard_leave(t);
+        return NULL;
+    }
+    *beyond = 1;
+    return mli_window_find(lord, t, type, key, probe);
+}
+/* Erases the entry, and unlocks its bucket. */
+static MLI_HOT void mli_spot_erase(const mli_home *home, mli_probe *probe, int beyond) {
+    if (MLI_UNLIKELY(beyond))
+        mli_probe_erase(probe);
+    else
+        mli_home_store(home);
+}
+/* Unlocks the bucket of an entry that stays. */
+static MLI_HOT void mli_spot_keep(mli_home *home, mli_probe *probe, int beyond) {
+    if (MLI_UNLIKELY(beyond))
+        mli_probe_unlock(probe);
+    else
+        mli_home_unlock(home);
+}
+
+/* -- one free -- */
+
+/* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
+   count at the site of the free, an event, an alert. Leaves the shard. */
+static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                   const memlord_site *site, uint64_t bytes,
+                                                   uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    mli_count_site_free(lord, t, dev, site, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
+                         site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* Counts the free of a block in the thread's cells. Returns a negative value if there is more to
+   do. */
+static MLI_HOT int64_t mli_rows_count_free(const mli_block_rows *rows, uint64_t bytes) {
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
+    }
+    return past;
+}
+
+static memlord_result mli_free_words(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
+
+/* Passes on a free that a way does not serve. `how` is MLI_END_FREE or MLI_END_RELEASE. */
+static MLI_HOT int mli_close_pass(memlord *lord, memlord_device device, uint64_t storage, int how,
+                                  const memlord_site *site, int way) {
+    if (way == MLI_WAY_PLAIN) return (int)mli_free_words(lord, device, storage, how, site);
+    return (int)mli_free_slow(lord, device, storage, how, site);
+}
+/* Records a free. If this way does not serve the free, changes nothing and passes it on. */
+static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device, uint64_t storage,
+                             int how, const memlord_site *site, int way) {
+    const int plain = way == MLI_WAY_PLAIN;
+    const uint32_t special = plain ? 0 : mli_u32_load(&t->special);
+    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
+    const mli_cache_entry *memo;
+    mli_cell *here = NULL; /* the cell of the site that frees the block */
+    mli_home home;
+    mli_probe probe;
+    int beyond = 0;
+    const mli_entry *e = NULL;
+    uint64_t bytes;
+    int64_t past;
+    if (MLI_LIKELY(!(special & ~(uint32_t)MLI_SPECIAL_SERVED)))
+        e = mli_spot_find(lord, t, (uint32_t)device.type, storage, plain, &home, &probe, &beyond);
+    if (MLI_UNLIKELY(!e))
+        return mli_close_pass(lord, device, storage, how, site, way);
+    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, plain, &rows, &bytes))) {
+        if (!plain) mli_spot_keep(&home, &probe, beyond);
+        mli_shard_leave(t);
+        if (how == MLI_END_RELEASE && mli_refer_fast(lord, device, storage, -1) == MEMLORD_OK)
+            return MEMLORD_OK;
+        return mli_close_pass(lord, device, storage, how, site, way);
+    }
+    mli_spot_erase(&home, &probe, beyond);
+    past = mli_rows_count_free(&rows, bytes);
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows.dev));
+        if (MLI_LIKELY(memo != NULL))
+            here = (mli_cell *)memo->value;
+        else
+            past = -1;
+    }
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
+        return (int)mli_free_finish(lord, rows.dev, storage, site, bytes, rows.word2);
+    if (here) {
+        mli_u64_add_own(&here->frees, 1);
+        mli_u64_add_own(&here->freed_here, bytes);
+    }
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+/* Records a free of memlord_free that is not plain, or a release. A release of the last reference
+   is a free. Requires: the ledger is the one that the thread used last. */
+static MLI_NOINLINE memlord_result mli_free_words(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    MLI_REQUIRE(mli_is_current(lord));
+    if (MLI_UNLIKELY(!storage)) return mli_free_slow(lord, device, storage, how, site);
+    return (memlord_result)mli_close(lord, mli_self.thread, device, storage, how, site,
+                                     MLI_WAY_WORDS);
+}
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(!mli_is_current(lord)))
+        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_key_is_handle(storage) || mli_u32_load(&t->special)))
+        return mli_free_words(lord, device, storage, MLI_END_FREE, site);
+    return (memlord_result)mli_close(lord, t, device, storage, MLI_END_FREE, site, MLI_WAY_PLAIN);
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(!mli_is_current(lord)))
+        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_words(lord, device, storage, MLI_END_RELEASE, site);
+}
+
+/* -- references -- */
+
+/* Adds `by` (1 or -1) to the references of a live block, which has at least one other reference
+   afterwards or before. Returns MLI_PASS, and has changed nothing, if the entry cannot have the new
+   number, or if the end of the call has work to do. */
+MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            int by) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    mli_probe probe;
+    int beyond, fits;
+    mli_entry *e;
+    uint32_t refs;
+    if (!mli_is_current(lord) || !mli_key_valid(storage) ||
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED))
+        return MLI_PASS;
+    e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
+    if (!e) return MLI_PASS;
+    refs = MLI_REFS(e->word1) + (uint32_t)by;
+    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) && !(e->word2 & MLI_HAS_SIDE) &&
+           mli_type_of(lord, MLI_DEV(e->word1)) == (uint16_t)device.type &&
+           !mli_alerted(lord, MLI_DEV(e->word1));
+    if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
+    mli_spot_keep(&home, &probe, beyond);
+    mli_shard_leave(t);
+    return fits ? MEMLORD_OK : MLI_PASS;
+}
+
+/* -- one realloc -- */
+
+/* Finds the site row and the site's cell that a block has after a call at `site` has resized it.
+   Returns 0 if the thread's cache does not have them. *to gets NULL if the block keeps its site. */
+static MLI_HOT int mli_resize_site(mli_thread *t, uint32_t special, const memlord_site *site,
+                                   mli_block_rows *rows, mli_cell **to) {
+    const mli_cache_entry *memo;
+    *to = NULL;
+    if (!site || !(special & MLI_SPECIAL_SITES)) return 1;
+    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+    if (MLI_UNLIKELY(!memo)) return 0;
+    if (memo->bits == (rows->word2 & MLI_SITE_BITS)) return 1;
+    *to = (mli_cell *)memo->value;
+    rows->word2 = (rows->word2 & ~MLI_SITE_BITS) | memo->bits;
+    return 1;
+}
+/* Counts a change of a block's size in the thread's cells. `to` is the cell of the site that the
+   block has now, if it had another one before. */
+static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_t had,
+                                             uint64_t bytes, mli_cell *to) {
+    int64_t past = mli_cell_count_resize(rows->device_cell, had, bytes) |
+                   mli_cell_tripped(rows->device_cell);
+    if (rows->tag_cell) past |= mli_cell_count_resize(rows->tag_cell, had, bytes);
+    if (to) {
+        if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, 0);
+        return past | mli_cell_count_resize(to, 0, bytes);
+    }
+    if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, bytes);
+    return past;
+}
+/* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
+   had before. Leaves the shard. */
+static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t word2,
+                                          uint64_t was) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
+    mli_shard_leave(t);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
+    mli_home home;
+    mli_probe probe;
+    mli_cell *to;
+    mli_entry *e;
+    uint64_t had, was;
+    int64_t past;
+    int beyond;
+    uint32_t special;
+    if (!mli_is_current(lord) || !storage || bytes >> MLI_FAST_SIZE_BITS) return MLI_PASS;
+    special = mli_u32_load(&t->special);
+    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)))
+        return MLI_PASS;
+    e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
+    if (!e) return MLI_PASS;
+    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
+        MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
+        mli_spot_keep(&home, &probe, beyond);
+        mli_shard_leave(t);
+        return MLI_PASS;
+    }
+    was = e->word2;
+    e->word1 = bytes | rows.upper;
+    e->word2 = rows.word2;
+    mli_spot_keep(&home, &probe, beyond);
+    past = mli_rows_count_resize(&rows, had, bytes, to);
+    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
+    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
+        return mli_resize_finish(lord, rows.dev, rows.word2, was);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                             mli_entry *out) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    mli_probe probe;
+    int beyond;
+    const mli_entry *e;
+    if (!mli_is_current(lord) || !storage ||
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        mli_alert_on(lord, MLI_ALERT_EVENTS))
+        return MLI_PASS;
+    e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
+    if (!e) return MLI_PASS;
+    if (e->word2 & MLI_HAS_SIDE || (e->word1 & MLI_PICKED) || MLI_REFS(e->word1) != 1 ||
+        mli_type_of(lord, MLI_DEV(e->word1)) != (uint16_t)device.type) {
+        mli_spot_keep(&home, &probe, beyond);
+        mli_shard_leave(t);
+        return MLI_PASS;
+    }
+    *out = *e;
+    mli_spot_erase(&home, &probe, beyond);
+    mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    int has;
+    if (!mli_is_current(lord) || !mli_key_valid(storage) ||
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        !mli_home_enter(t, lord, storage, 0, &home))
+        return MLI_PASS;
+    has = mli_home_room(&home) != NULL;
+    mli_home_unlock(&home);
+    mli_shard_leave(t);
+    return has ? MEMLORD_OK : MLI_PASS;
+}
+MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
+                                             const mli_entry *from, uint64_t storage,
+                                             uint64_t bytes, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint64_t had = MLI_BYTES(from->word1);
+    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
+    uint64_t same;
+    mli_home home;
+    mli_cell *to;
+    mli_entry *e;
+    int64_t past;
+    uint32_t special;
+    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
+        return MLI_PASS;
+    special = mli_u32_load(&t->special);
+    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
+        !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
+        !mli_resize_site(t, special, site, &rows, &to) ||
+        !mli_home_enter(t, lord, storage, 0, &home))
+        return MLI_PASS;
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) {
+        mli_home_unlock(&home);
+        mli_shard_leave(t);
+        return MLI_PASS;
+    }
+    e->key = storage;
+    e->word1 = bytes | rows.upper;
+    e->word2 = rows.word2;
+    mli_home_store(&home);
+    mli_detached_count(t, -1, had);
+    past = mli_rows_count_resize(&rows, had, bytes, to);
+    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
+    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
+        return mli_resize_finish(lord, rows.dev, rows.word2, from->word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
 /* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
@@ -19087,6 +19845,42 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
     return lord->generation + (uintptr_t)token;
 }
 
+/* Gives a token the entry of the block that it has taken off the map. */
+static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
+                           const mli_entry *e) {
+    token->device = device;
+    token->storage = e->key;
+    token->state = MLI_TOKEN_LIVE;
+    token->word[0] = e->word1;
+    token->word[1] = e->word2;
+    token->word[2] = mli_token_seal(lord, token);
+}
+
+/* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
+static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                memlord_realloc_token *token) {
+    mli_entry e;
+    if (!lord || !token || mli_detach_fast(lord, device, storage, &e) == MLI_PASS) return MLI_PASS;
+    mli_token_fill(lord, token, device, &e);
+    token->word[3] = token->word[4] = 0; /* the block has no sampled stack */
+    return MEMLORD_OK;
+}
+/* Ends a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. */
+static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint64_t new_storage,
+                              uint64_t bytes, const memlord_site *site) {
+    mli_entry e;
+    if (!lord || !token || token->state != MLI_TOKEN_LIVE || token->word[4] ||
+        token->word[2] != mli_token_seal(lord, token))
+        return MLI_PASS;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    if (mli_attach_fast(lord, token->device, &e, new_storage, bytes, site) == MLI_PASS)
+        return MLI_PASS;
+    token->state = MLI_TOKEN_USED;
+    return MEMLORD_OK;
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
    word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
    word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
@@ -19110,9 +19904,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
-        token->state = MLI_TOKEN_LIVE;
-        token->word[0] = e.word1;
-        token->word[1] = e.word2;
+        mli_token_fill(lord, token, device, &e);
         mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), verb ? site : NULL);
@@ -19501,7 +20293,9 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc ||
+        mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
+        return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
@@ -19514,9 +20308,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
                                                       uint64_t storage, uint64_t bytes,
                                                       const memlord_site *site) {
-    memlord_result r = MEMLORD_OK;
+    memlord_result r;
+    if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
+        (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
+        return MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -19524,7 +20321,9 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    memlord_result r;
+    if (!lord || mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK) return MEMLORD_OK;
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
@@ -19600,27 +20399,51 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
     return mli_token_end(lord, &token, new_storage, bytes, site);
 }
-MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                       uint64_t old_storage, uint64_t new_storage,
-                                       uint64_t bytes, const memlord_site *site) {
+/* Records a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. The state of the token is then
+   MLI_TOKEN_LIVE if the realloc has begun with it, and MLI_TOKEN_USED if nothing has changed. */
+static int mli_realloc_fast(memlord *lord, memlord_device device, uint64_t old_storage,
+                            uint64_t new_storage, uint64_t bytes, const memlord_site *site,
+                            memlord_realloc_token *token) {
+    token->state = MLI_TOKEN_USED;
+    if (old_storage == new_storage)
+        return mli_resize_fast(lord, device, old_storage, bytes, site);
+    if (bytes > MLI_BYTES_MAX || mli_room_fast(lord, new_storage) == MLI_PASS ||
+        mli_token_begin_fast(lord, device, old_storage, token) == MLI_PASS)
+        return MLI_PASS;
+    return mli_token_end_fast(lord, token, new_storage, bytes, site);
+}
+MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                           uint64_t old_storage, uint64_t new_storage,
+                                           uint64_t bytes, const memlord_site *site) {
+    memlord_realloc_token token;
     memlord_result r;
+    if (!lord || mli_realloc_fast(lord, device, old_storage, new_storage, bytes, site, &token) ==
+                     MEMLORD_OK)
+        return MEMLORD_OK;
     MLI_NOTE_CALLER();
-    r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    if (token.state == MLI_TOKEN_LIVE)
+        r = mli_token_end(lord, &token, new_storage, bytes, site);
+    else
+        r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
                                       bytes),
                       site);
 }
-MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                             uint64_t old_storage, memlord_realloc_token *token) {
-    memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token) {
+    memlord_result r;
+    if (mli_token_begin_fast(lord, device, old_storage, token) == MEMLORD_OK) return MEMLORD_OK;
+    r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
     return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
                       token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token", NULL);
 }
-MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                           uint64_t new_storage, uint64_t bytes,
-                                           const memlord_site *site) {
+MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site) {
     memlord_result r;
+    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
     MLI_NOTE_CALLER();
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
@@ -19824,480 +20647,6 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
-}
-
-/* -------------------------------------------------------------------------- src/calls/fast.h -- */
-
-/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
-   others to the general path, which is calls/record. A dev is the number of a device. A row has the
-   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
-   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
-   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
-   has the facts of a block for which its entry has no room. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
-   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
-
-/* -------------------------------------------------------------------------- src/calls/fast.c -- */
-
-/* The steps of one alloc and of one free. memlord_alloc and memlord_free have all the code of
-   the usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard
-   of its own. Such a call takes no lock and no locked instruction.
-
-     1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
-        ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path. So a thread's first call on a ledger takes the general path, and so does a
-        call that follows a call on another ledger. The record, an mli_thread, has a mask `special`,
-        whose bits give the thread's calls further work. In the usual case this mask is 0.
-     2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
-        shard. The state is the id of the thread that owns the shard. A thread that has to stop the
-        shard stores another state, makes all threads pass a barrier, and waits until no thread is
-        inside. So either this call sees the other state, or the other thread sees t->inside. A
-        thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
-        first call of another thread makes the shard shared for good: then every call locks the
-        buckets that it uses.
-     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
-        one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
-        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry.
-        mli_home_room and mli_home_find prepare the header that the call is to store, with the print
-        of the slot set or cleared.
-     4. Find the device's number, its dev, and the thread's mli_cell for it: the thread's part of
-        the device's counters. Only this thread counts in the cell. A free compares the dev with the
-        one in the entry.
-     5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
-        erases the entry.
-     6. Count the bytes in the cell. Readers add up the cells of all threads, so they see the count
-        at once. The level of a cell is the bytes that the thread allocated, less those that it
-        freed. The function that counts returns a negative number in two cases. First, an alloc
-        raises the level above the cell's limit, or a free takes the level below the published
-        part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
-        the device's bands is due.
-     7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
-        mli_free_finish leaves the shard, after it has published the cells that are due. These
-        functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
-        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
-
-   The stores of the usual case, in their order:
-     alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
-            the present mark: see mli_mark_bits); the header; the cell's allocs and level; t->inside
-     free   t->inside; the header; the cell's out (the bytes that the thread freed), level and
-            frees; t->inside
-
-   A call that the usual case does not serve goes to another function before it has changed
-   anything:
-     mli_alloc_other   if the arguments do not fit: another ledger than the thread's last one, a
-                       handle (a key too small for an address), a large block, a key that is
-                       refused. It sends handles to mli_alloc_full, and other calls to
-                       mli_alloc_slow
-     mli_alloc_full    if `special` is not 0 or the shard is not the thread's own. It serves the
-                       bits of MLI_SPECIAL_SERVED (tags, sites, scopes, stacks), also in shared
-                       shards
-     mli_alloc_window  if the home bucket is not enough. It probes the buckets after the home. The
-                       thread stays inside
-     mli_alloc_slow    in all other cases, such as a missing cell. It runs the general path, in
-                       calls/record: every block, every shard, every thread. It makes what is
-                       missing: the thread's record, the device, rows, cells
-   A free has mli_free_other, mli_free_full, mli_free_window and mli_free_slow. mli_free_other also
-   takes all releases, and mli_free_full all blocks that have a row of a site or a tag. */
-
-#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
-
-/* Returns 1 if the key is an address. Returns 0 for a handle (a key too small for an address), and
-   for a key that is refused, such as 0. Returns 0 for the topmost keys too, because the addition
-   wraps around. */
-static MLI_HOT int mli_key_is_address(uint64_t key) {
-    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
-}
-
-/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
-    return alert && mli_dev_alerts(lord, alert, dev);
-}
-
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
-   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
-   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
-   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
-   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
-#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
-#define MLI_NOTE_ENTRY() (void)0
-#else
-#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
-#endif
-
-static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
-                                     uint64_t bytes, const memlord_site *site);
-static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
-                                      uint64_t bytes, const memlord_site *site);
-static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
-                                       uint64_t bytes, const memlord_site *site);
-static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                       uint64_t bytes, uint64_t word2);
-
-MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
-                                                       uint64_t storage, uint64_t bytes,
-                                                       const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_home home;
-    mli_entry *e;
-    mli_cell *cell;
-    uint64_t birth;
-    uint32_t dev;
-    if (!lord) return MEMLORD_OK;
-    MLI_NOTE_ENTRY();
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
-                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_other(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
-        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_alloc_full(lord, device, storage, bytes, site);
-    e = mli_home_room(&home);
-    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
-    dev = mli_dev_direct(lord, device);
-    birth = mli_mark_bits(lord);
-    cell = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!cell)) {
-        mli_shard_leave(t);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    e->key = storage;
-    e->word1 = mli_word1_of(bytes, dev, 1);
-    e->word2 = birth;
-    mli_home_store(&home);
-    if (MLI_UNLIKELY(mli_cell_count_alloc(cell, bytes) < 0 || mli_alerted(lord, dev)))
-        return mli_alloc_finish(lord, dev, storage, bytes, birth);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-
-static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
-                                    const memlord_site *site);
-static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
-                                     int how, const memlord_site *site);
-static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
-                                      int how, const memlord_site *site);
-static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                      const memlord_site *site, uint64_t bytes, uint64_t word2);
-
-/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a sampled stack,
-   or if its device is not of the type of `device`. The block is most often on `device`, so the
-   function starts from the dev of `device`, and then compares that dev with the entry's. The
-   processor predicts the branch, so the call can go on before the entry has come from memory. With
-   100,000 blocks this saves a fifth of a call's time. The return in the branch keeps compilers from
-   a conditional move, which would wait for the entry. */
-static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
-                                 uint32_t *dev) {
-    *dev = mli_dev_direct(lord, device);
-    if (MLI_UNLIKELY(MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1))) {
-        *dev = MLI_DEV(e->word1);
-        if (MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1) ||
-            mli_type_of(lord, *dev) != (uint16_t)device.type)
-            return 0;
-    }
-    return 1;
-}
-
-/* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has a row of a site or a tag, or a side record, or if the thread has no
-   cell. */
-static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
-                                        memlord_device device, const mli_entry *e, uint32_t *dev) {
-    if (!mli_entry_dev(lord, device, e, dev)) return NULL;
-    if (MLI_UNLIKELY(e->word2 & MLI_ROWS_MASK)) return NULL;
-    return mli_cell_own_device(t, *dev);
-}
-
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_home home;
-    const mli_entry *e;
-    mli_cell *cell;
-    uint64_t bytes, word2;
-    uint32_t dev;
-    if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
-        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
-    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
-        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
-    e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
-    cell = mli_entry_cell(lord, t, device, e, &dev);
-    if (MLI_UNLIKELY(!cell)) {
-        mli_shard_leave(t);
-        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
-    }
-    bytes = MLI_BYTES(e->word1);
-    word2 = e->word2;
-    mli_home_store(&home);
-    if (MLI_UNLIKELY(mli_cell_count_device_free(cell, bytes) < 0 || mli_alerted(lord, dev)))
-        return mli_free_finish(lord, dev, storage, site, bytes, word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Releases a block. A release of the last reference is a free. Most releases take one of several
-   references off a block. Only the general path does that, so this function does not try what
-   memlord_free does. */
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
-    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
-}
-
-/* -- what the usual case leaves out --
-   Only memlord_alloc, memlord_free and memlord_release come here. */
-
-/* The rows of a block, and the cells of this thread for them. */
-typedef struct mli_block_rows {
-    uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL if the block has
-                                                     no site, or no tag */
-    uint32_t dev;                  /* the number of the device */
-} mli_block_rows;
-
-/* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
-   cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
-   scope, a tag or a site. Looks only in the thread's record and in the cache of that record.
-   Returns 0 if something is not found there, or if the stack of this alloc is to be sampled. */
-static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
-                                   memlord_device device, uint64_t bytes, const memlord_site *site,
-                                   mli_block_rows *rows) {
-    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
-    const uint32_t dev = mli_dev_direct(lord, device);
-    const mli_cache_entry *memo;
-    rows->dev = dev;
-    rows->word2 = mli_mark_bits(lord);
-    rows->device_cell = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
-    if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
-        rows->word2 = t->now.birth_bits;
-    }
-    if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->now.tag, mli_cache_salt(MLI_CACHE_TAG, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag_cell = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site_cell = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
-}
-/* Finds the rows of an entry, and this thread's cells for them. Returns 0 if mli_entry_dev returns
-   0, if the block has a side record, or if the thread lacks a cell. */
-static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
-                                     memlord_device device, const mli_entry *e,
-                                     mli_block_rows *rows) {
-    uint32_t row;
-    if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
-    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
-    rows->word2 = e->word2;
-    rows->device_cell = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
-    row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
-}
-
-/* Publishes those cells of a block's rows that have too many bytes unpublished. */
-static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
-                                          uint32_t dev, uint64_t word2) {
-    MLI_REQUIRE(mli_is_inside());
-    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
-    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
-    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
-    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
-}
-
-/* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Leaves the shard. */
-static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                                    uint64_t bytes, uint64_t word2) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_entered(t);
-    const int crowded = mli_shard_crowded(lord, s);
-    const uint32_t size = s->size;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
-                                                            size */
-    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-/* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Leaves the shard. */
-static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                                   const memlord_site *site, uint64_t bytes,
-                                                   uint64_t word2) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
-                         site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-
-/* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
-   of the counts returned a negative value, because a bitwise or keeps the sign bit. If `crowded` is
-   1, the shard's table should grow. */
-static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                              uint64_t bytes, const mli_block_rows *rows,
-                                              int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
-    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
-    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
-    if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
-        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Counts an erased block in the thread's cells and at the site of the free, and leaves the
-   shard. */
-static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                             uint64_t bytes, const mli_block_rows *rows,
-                                             const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
-    const mli_cache_entry *here = NULL;
-    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
-    if (rows->tag_cell) {
-        past |= mli_cell_count_free(rows->tag_cell, bytes);
-        mli_u64_add_own(&rows->tag_cell->frees, 1);
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
-        if (MLI_UNLIKELY(!here)) past = -1;
-    }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
-        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
-    if (here) {
-        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
-        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
-    }
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-
-static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
-                                                                memlord_device device,
-                                                                uint64_t storage, uint64_t bytes,
-                                                                const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    const uint32_t special = mli_u32_load(&t->special);
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    mli_entry *e;
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    e = mli_home_room(&home);
-    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
-        mli_home_leave(t, &home);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    e->key = storage;
-    e->word1 = mli_word1_of(bytes, rows.dev, 1);
-    e->word2 = rows.word2;
-    mli_home_store(&home);
-    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
-}
-static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                 uint64_t storage, int how,
-                                                 const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    const uint32_t special = mli_u32_load(&t->special);
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    const mli_entry *e;
-    uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
-        return mli_free_slow(lord, device, storage, how, site);
-    e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
-    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, &rows))) {
-        mli_home_leave(t, &home);
-        return mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(e->word1);
-    mli_home_store(&home);
-    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
-}
-
-/* mli_alloc_other and mli_free_other take the calls that the usual case refuses because of their
-   arguments, and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All
-   other calls take the general path: a call on another ledger than the thread's last one, a large
-   block, a key of 0. */
-static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
-                                                                 memlord_device device,
-                                                                 uint64_t storage, uint64_t bytes,
-                                                                 const memlord_site *site) {
-    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
-        bytes >> MLI_FAST_SIZE_BITS)
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    return mli_alloc_full(lord, device, storage, bytes, site);
-}
-static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
-                                                  uint64_t storage, int how,
-                                                  const memlord_site *site) {
-    if (mli_self.generation != lord->generation || !storage)
-        return mli_free_slow(lord, device, storage, how, site);
-    return mli_free_full(lord, device, storage, how, site);
-}
-
-/* mli_alloc_window and mli_free_window take the calls for which the home bucket of the key is not
-   enough. They probe the buckets after the home bucket, and leave the shard. Require: the thread is
-   inside the shard; if the shard is shared, the thread has locked the home bucket. */
-static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                  memlord_device device,
-                                                                  uint64_t storage, uint64_t bytes,
-                                                                  const memlord_site *site) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    /* Other threads may have set further bits of this mask since the call began. The thread's next
-       call serves these bits. */
-    const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_probe probe;
-    mli_home_probe(t, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
-    return mli_alloc_count(lord, t, storage, bytes, &rows, mli_shard_crowded(lord, probe.shard));
-}
-static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                   uint64_t storage, int how,
-                                                   const memlord_site *site) {
-    MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    uint64_t bytes;
-    mli_probe probe;
-    mli_home_probe(t, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
-        !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(probe.entry->word1);
-    mli_probe_erase(&probe);
-    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */

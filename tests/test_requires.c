@@ -326,13 +326,16 @@ static void reserve(memlord *lord) {
       NULL)) \
     X(1, mli_arena_balance, mli_is_inside(), mli_arena_balance(lord, NULL)) \
     X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \
-    X(1, mli_rows_cached, !(special & ~(uint32_t)MLI_SPECIAL_SERVED), \
-      (void)mli_rows_cached(lord, t, UINT32_MAX, cpu(), 0, NULL, NULL)) \
     X(1, mli_rows_publish_due, mli_is_inside(), mli_rows_publish_due(lord, t, 0, 0)) \
     X(1, mli_alloc_finish, mli_is_inside(), (void)mli_alloc_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
-    X(1, mli_alloc_window, mli_is_inside(), (void)mli_alloc_window(lord, cpu(), 0, 0, NULL)) \
-    X(1, mli_free_window, mli_is_inside(), (void)mli_free_window(lord, cpu(), 0, 0, NULL))
+    X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \
+    X(1, mli_window_find, mli_is_inside(), (void)mli_window_find(lord, t, 0, 0, NULL)) \
+    X(1, mli_resize_finish, mli_is_inside(), (void)mli_resize_finish(lord, 0, 0, 0)) \
+    X(1, mli_alloc_words, mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS), \
+      (void)mli_alloc_words(lord, cpu(), 64, UINT64_MAX, NULL)) \
+    X(1, mli_free_words, mli_is_current(lord), \
+      mli_self.generation = 0; (void)mli_free_words(lord, cpu(), 64, MLI_END_FREE, NULL))
 
 #define SERVICES(X) \
     X(1, mli_band_evaluate, mli_lock_held(&phys->lock), mli_band_evaluate(lord, \

@@ -65,6 +65,17 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
+/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative value
+   if the thread has to publish the cell. */
+static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint64_t bytes) {
+    uint64_t level;
+    if (bytes <= had) return mli_cell_count_free(cell, had - bytes);
+    level = mli_u64_load_own(&cell->level) + bytes - had;
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
+    if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
+    mli_u64_store(&cell->high, level);
+    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
+}
 /* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
    the threshold requests a band check. If the threshold is 0, the next free requests one. The
    threshold is in freed_here, which otherwise only the cells of sites need. */

@@ -169,7 +169,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 /* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
-   where the print of the lowest such slot begins in the header. The version with vectors takes as
+   where the print of the lowest such slot begins in the header. mli_print_room returns 1 if no slot
+   has that print and a slot is vacant; *bit is then where the print of that slot begins. The
+   version with vectors takes as
    many instructions as the other, but half the registers. The number of free registers limits how
    far ahead a processor executes. */
 #if MLI_SSE2
@@ -182,6 +184,17 @@ static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) * 8;
 }
+/* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
+static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
+    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const int same = _mm_movemask_epi8(
+        _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
+                       _mm_unpacklo_epi64(both, both)));
+    const int vacant = same & ((1 << MLI_BUCKET_SLOTS) - 1) << 8;
+    if (MLI_UNLIKELY(same & ((1 << MLI_BUCKET_SLOTS) - 1)) || MLI_UNLIKELY(!vacant)) return 0;
+    *bit = mli_lowest_bit((uint64_t)vacant) * 8 - 64;
+    return 1;
+}
 #else
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     const uint64_t low = MLI_PRINT_LOW_BITS * 127;
@@ -190,6 +203,12 @@ static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
 }
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
+}
+static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
+    const uint64_t vacant = ~header & MLI_PRINT_LOW_BITS;
+    if (MLI_UNLIKELY(mli_print_match(header, print) != 0) || MLI_UNLIKELY(!vacant)) return 0;
+    *bit = mli_lowest_bit(vacant);
+    return 1;
 }
 #endif
 /* Returns a mask with the lowest bit of the print of each vacant slot of a header. */
@@ -307,27 +326,15 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, finds the home of a key, and loads its header. If the
-   thread does not own the shard, leaves the shard and returns 0. */
-static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
-    if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
-        home->header = mli_u64_load(mli_home_begin(s, key, home));
-        return 1;
-    }
-    mli_shard_leave(t);
-    return 0;
-}
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
    Returns NULL if no slot is vacant. Also returns NULL if the map may already have the key,
    because a print matches or an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
-    const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
+    const uint64_t print = MLI_HASH_PRINT(home->hash);
     unsigned bit;
-    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash) |
-                     mli_print_match(home->header, print)) ||
-        MLI_UNLIKELY(!vacant))
+    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash)) ||
+        MLI_UNLIKELY(!mli_print_room(home->header, print, &bit)))
         return NULL;
-    bit = mli_lowest_bit(vacant);
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
@@ -352,16 +359,19 @@ static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns or that is shared, finds the home of a key, and loads its
-   header. In a shared shard, locks the home. If another thread owns the shard or holds the bucket,
-   or if the shard is stopped or has no table, leaves the shard and returns 0. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+/* Enters the shard of a key, finds the home of the key, and loads its header. In a shared shard,
+   locks the home. Returns 0, outside of the shard, if another thread owns the shard or holds the
+   bucket, or if the shard is stopped or has no table. With `plain` serves only shards that the
+   thread owns, and keys that are addresses. */
+static MLI_HOT int mli_home_enter(mli_thread *t, memlord *lord, uint64_t key, int plain,
+                                  mli_home *home) {
+    mli_shard *s = plain ? mli_shard_of_address(lord, key) : mli_shard_of(lord, key);
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
         return 1;
     }
-    if (state == MLI_SHARD_SHARED) {
+    if (!plain && state == MLI_SHARD_SHARED) {
         (void)mli_home_begin(s, key, home);
         if (mli_bucket_try(home->bucket)) {
             home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
@@ -371,11 +381,10 @@ static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli
     mli_shard_leave(t);
     return 0;
 }
-/* Unlocks a home that the caller has not changed, and leaves the shard. */
-static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
-    home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+/* Unlocks a home that the caller has not changed. */
+static MLI_HOT void mli_home_unlock(mli_home *home) {
+    home->next = home->header;
     mli_home_store(home);
-    mli_shard_leave(t);
 }
 
 /* -- entering a shard: the ways that all other calls use -- */

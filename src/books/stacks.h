@@ -53,13 +53,14 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Counts the bytes of an alloc on the fast path (calls/fast), and returns 1. If the alloc may
-   have to be picked, returns 0; the general path then serves the alloc and counts its bytes. */
-static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
-    const int64_t left = t->stack_left - (int64_t)bytes;
-    if (MLI_UNLIKELY(left <= 0)) return 0;
-    t->stack_left = left;
-    return 1;
+/* Returns 1 if an alloc is not picked. If it returns 0, the general path serves the alloc and
+   counts its bytes. */
+static MLI_HOT int mli_stack_passes(const mli_thread *t, uint64_t bytes) {
+    return t->stack_left - (int64_t)bytes > 0;
+}
+/* Counts the bytes of an alloc that is not picked. */
+static MLI_HOT void mli_stack_spend(mli_thread *t, uint64_t bytes) {
+    t->stack_left -= (int64_t)bytes;
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);

@@ -242,17 +242,16 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_end_misplaced(lord, NULL);
 }
 
-/* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
-   The host may change the text there, so the function also compares the texts. */
+/* Gets the kept copy of a tag. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    const mli_cache_entry *memo = mli_cache_find(t, tag, salt);
     memlord_result r;
-    *kept = memo ? (const char *)memo->value : NULL;
-    if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
+    *kept = mli_tag_cached(t, tag);
+    if (*kept) return MEMLORD_OK;
     r = mli_name(lord, tag, kept);
-    if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    if (r == MEMLORD_OK)
+        mli_cache_set(lord, t, tag, mli_cache_salt(MLI_CACHE_NAME, 0), (void *)(uintptr_t)*kept,
+                      0);
     return r;
 }
 

@@ -102,6 +102,13 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
+/* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
+   the host's pointer. The host may change the text there, so the function also compares the
+   texts. */
+static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) {
+    const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
+    return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
+}
 /* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
    and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);

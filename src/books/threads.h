@@ -111,6 +111,15 @@ typedef struct mli_thread {
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
+    struct {                /* the device that the thread's last fast call named */
+        uint32_t word;      /* the device: see mli_device_word */
+        uint32_t dev;
+        uint64_t upper;     /* word1 of a block of 0 bytes with one reference on the device */
+        struct mli_cell *cell; /* the thread's cell for the device; NULL: there was no such call */
+        const char *tag;    /* the tag of the last alloc on the device that had one, or NULL */
+        struct mli_cell *tag_cell; /* the thread's cell for this tag on the device */
+        uint64_t tag_bits;  /* the bits of word2 that name the row of the tag */
+    } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may

@@ -20,6 +20,7 @@
 #include "books/limits.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
+#include "calls/fast.h"
 
 enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_USED,   /* the token was used, or is all zeros; memlord_realloc_end and
@@ -55,6 +56,42 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
     return lord->generation + (uintptr_t)token;
 }
 
+/* Gives a token the entry of the block that it has taken off the map. */
+static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
+                           const mli_entry *e) {
+    token->device = device;
+    token->storage = e->key;
+    token->state = MLI_TOKEN_LIVE;
+    token->word[0] = e->word1;
+    token->word[1] = e->word2;
+    token->word[2] = mli_token_seal(lord, token);
+}
+
+/* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
+static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                memlord_realloc_token *token) {
+    mli_entry e;
+    if (!lord || !token || mli_detach_fast(lord, device, storage, &e) == MLI_PASS) return MLI_PASS;
+    mli_token_fill(lord, token, device, &e);
+    token->word[3] = token->word[4] = 0; /* the block has no sampled stack */
+    return MEMLORD_OK;
+}
+/* Ends a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. */
+static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint64_t new_storage,
+                              uint64_t bytes, const memlord_site *site) {
+    mli_entry e;
+    if (!lord || !token || token->state != MLI_TOKEN_LIVE || token->word[4] ||
+        token->word[2] != mli_token_seal(lord, token))
+        return MLI_PASS;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    if (mli_attach_fast(lord, token->device, &e, new_storage, bytes, site) == MLI_PASS)
+        return MLI_PASS;
+    token->state = MLI_TOKEN_USED;
+    return MEMLORD_OK;
+}
+
 /* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
    word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
    word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
@@ -78,9 +115,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
-        token->state = MLI_TOKEN_LIVE;
-        token->word[0] = e.word1;
-        token->word[1] = e.word2;
+        mli_token_fill(lord, token, device, &e);
         mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), verb ? site : NULL);
@@ -469,7 +504,9 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc ||
+        mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
+        return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
@@ -482,9 +519,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
                                                       uint64_t storage, uint64_t bytes,
                                                       const memlord_site *site) {
-    memlord_result r = MEMLORD_OK;
+    memlord_result r;
+    if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
+        (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
+        return MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -492,7 +532,9 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    memlord_result r;
+    if (!lord || mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK) return MEMLORD_OK;
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
@@ -568,27 +610,51 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
     return mli_token_end(lord, &token, new_storage, bytes, site);
 }
-MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                       uint64_t old_storage, uint64_t new_storage,
-                                       uint64_t bytes, const memlord_site *site) {
+/* Records a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. The state of the token is then
+   MLI_TOKEN_LIVE if the realloc has begun with it, and MLI_TOKEN_USED if nothing has changed. */
+static int mli_realloc_fast(memlord *lord, memlord_device device, uint64_t old_storage,
+                            uint64_t new_storage, uint64_t bytes, const memlord_site *site,
+                            memlord_realloc_token *token) {
+    token->state = MLI_TOKEN_USED;
+    if (old_storage == new_storage)
+        return mli_resize_fast(lord, device, old_storage, bytes, site);
+    if (bytes > MLI_BYTES_MAX || mli_room_fast(lord, new_storage) == MLI_PASS ||
+        mli_token_begin_fast(lord, device, old_storage, token) == MLI_PASS)
+        return MLI_PASS;
+    return mli_token_end_fast(lord, token, new_storage, bytes, site);
+}
+MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                           uint64_t old_storage, uint64_t new_storage,
+                                           uint64_t bytes, const memlord_site *site) {
+    memlord_realloc_token token;
     memlord_result r;
+    if (!lord || mli_realloc_fast(lord, device, old_storage, new_storage, bytes, site, &token) ==
+                     MEMLORD_OK)
+        return MEMLORD_OK;
     MLI_NOTE_CALLER();
-    r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    if (token.state == MLI_TOKEN_LIVE)
+        r = mli_token_end(lord, &token, new_storage, bytes, site);
+    else
+        r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
                                       bytes),
                       site);
 }
-MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                             uint64_t old_storage, memlord_realloc_token *token) {
-    memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token) {
+    memlord_result r;
+    if (mli_token_begin_fast(lord, device, old_storage, token) == MEMLORD_OK) return MEMLORD_OK;
+    r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
     return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
                       token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token", NULL);
 }
-MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                           uint64_t new_storage, uint64_t bytes,
-                                           const memlord_site *site) {
+MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site) {
     memlord_result r;
+    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
     MLI_NOTE_CALLER();
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
