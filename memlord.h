@@ -6040,8 +6040,10 @@ typedef struct mli_shard {
                           the id of the thread that owns the shard */
     mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
                           begins */
-    char *table;
-    uint32_t size;          /* number of buckets in the table */
+    mli_ptr table;     /* char *: the address of the table, plus the code of its size: see
+                          mli_table_at */
+    uint32_t size;          /* number of buckets in the table; calls read it here, and other
+                               processes compute it from the code */
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */
@@ -8849,11 +8851,18 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
+/* Returns the table of a shard, or NULL if the shard has none. The word has the code of the table's
+   size in its lowest 7 bits, which are 0 in the address, because own memory is aligned to a bucket
+   (base/memory). So an address and a size that do not belong together are never seen. */
+static MLI_HOT mli_bucket *mli_table_at(const mli_shard *s) {
+    const uintptr_t word = (uintptr_t)mli_ptr_load_own(&s->table);
+    return (mli_bucket *)(word & ~(uintptr_t)(MLI_BUCKET_BYTES - 1));
+}
 /* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
-    MLI_REQUIRE(s->table);
-    return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
+    MLI_REQUIRE(mli_table_at(s));
+    return mli_table_at(s) + (((hash >> 32) * s->size) >> 32);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
@@ -9294,17 +9303,22 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the size of table that follows n in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
-   From 8 on, each number is twice the number three places before it. */
-static uint32_t mli_buckets_next(uint32_t n) {
-    uint32_t step = 1;
-    while (step * 8 <= n) step *= 2;
-    return n + (n == step * 6 ? 2 * step : step);
+/* Returns the number of buckets that a code stands for: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so
+   on. From 8 on, each number is twice the number three places before it. A code is below
+   MLI_BUCKET_BYTES: that of the largest number below 2^32 is 93. */
+static uint32_t mli_buckets_of(uint32_t code) {
+    return code < 4 ? code : (4 + (code - 4) % 3) << ((code - 4) / 3);
+}
+/* Returns the code of a number of buckets. */
+static uint32_t mli_buckets_code(uint32_t size) {
+    uint32_t code = 0;
+    while (mli_buckets_of(code) < size) code++;
+    return code;
 }
 
 /* A table that no shard uses, because it is being filled or was replaced. */
 typedef struct mli_table {
-    char *data;
+    mli_bucket *data;
     uint32_t size, displaced, count;
 } mli_table;
 
@@ -9316,7 +9330,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
     uint32_t passed;
     for (passed = 0; passed < MLI_PROBE_MAX && passed < table->size; passed++) {
-        mli_bucket *b = (mli_bucket *)(void *)table->data + at;
+        mli_bucket *b = table->data + at;
         uint64_t header = mli_u64_load(&b->header), vacant = mli_vacant_slots(header);
         if (vacant) {
             unsigned i = mli_lowest_bit(vacant) / 8;
@@ -9336,7 +9350,7 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user) 
     uint32_t i, j;
     int stop = 0;
     for (i = 0; i < s->size && !stop; i++) {
-        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        const mli_bucket *b = mli_table_at(s) + i;
         for (j = 0; j < MLI_BUCKET_SLOTS && !stop; j++)
             if ((mli_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->slots[j], user);
     }
@@ -9359,13 +9373,16 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     int failed;
     if (state != MLI_SHARD_NEW && state != t->id) mli_shard_stop(lord, s);
     memset(&old, 0, sizeof old);
-    old.data = s->table;
+    old.data = mli_table_at(s);
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
     if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
         mli_u32_store(&s->refuse, 0);
-        s->table = next->data;
+        /* The release publishes the entries and the size to a reader of the process's memory. Calls
+           enter by the state, whose release store follows. */
+        mli_ptr_store_release(&s->table,
+                              (char *)next->data + mli_buckets_code(next->size));
         s->size = next->size;
         mli_u32_store(&s->displaced, next->displaced);
         *next = old;
@@ -9384,8 +9401,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
     for (i = 0; i < 18; i++) { /* only keys made to collide would need more steps */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
-        next.size = larger = mli_buckets_next(larger);
-        next.data = (char *)mli_own_alloc(lord, (size_t)next.size * MLI_BUCKET_BYTES);
+        next.size = larger = mli_buckets_of(mli_buckets_code(larger) + 1);
+        next.data = (mli_bucket *)mli_own_alloc(lord, (size_t)next.size * MLI_BUCKET_BYTES);
         if (!next.data) return -1;
         mli_lock_take(&s->lock);
         same = s->size == size;
@@ -9436,7 +9453,7 @@ static MLI_COLD void mli_map_free(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
         mli_shard *s = mli_shard_at(lord, i);
-        mli_own_free(lord, s->table, (size_t)s->size * MLI_BUCKET_BYTES);
+        mli_own_free(lord, mli_table_at(s), (size_t)s->size * MLI_BUCKET_BYTES);
     }
 }
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
@@ -9610,7 +9627,18 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    check compares a device's bytes with its bands (services/bands). May use base/memory,
    books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
    the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
-   levels that were live together. Locks: the count lock, then the lock of a row. */
+   levels that were live together. Locks: the count lock, then the lock of a row.
+
+   The process may be killed between any two stores, and another process may read its memory then.
+   So the stores of a call have an order, and each store that lets a reader find something is a
+   release. The functions below and books/map keep this order:
+     alloc  the words of the entry; the header of the bucket (release), which shows the entry; then
+            `allocs`, `level` (release) and `high` of the cells of the device, the site and the tag
+     free   the header of the bucket (release), which hides the entry; then `out`, `level` (release)
+            and `frees` of these cells; then `frees` and `freed_here` of the site that freed
+   The map alone says what is live, so the reader computes live bytes and blocks from the map. The
+   totals (allocs, frees, out, and level + out) lack or halve at most one call of each thread. A
+   publication comes after both; the reader raises a peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9618,9 +9646,9 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
-   level since the last one to the row's published bytes, less a part that the cell holds back. It
-   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
+   share (mli_cell_share). A publication adds the change of the level since the last one to the
+   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
    at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
    not yet published (mli_row_sum). */
@@ -9631,13 +9659,30 @@ typedef struct mli_cell {
                               calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site: the bytes freed there; of a device: mli_cell_next_check */
-    mli_u64 limit;         /* the level above which it is published again; 0: not yet published */
+    mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
+    mli_u32 share;         /* the most bytes that the cell may hold back; 0 until it is published */
+    uint32_t unused;
 } mli_cell;
+
+/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
+   which is the address of the whole. */
+typedef struct mli_device_cell {
+    mli_cell cell;
+    mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
+                           is 0, the next free requests one */
+    mli_u64 holds;      /* the part of the row's `held` that is this cell's: see mli_cell_ask; under
+                           the lock of the row */
+    mli_u32 asked;      /* 1: a peak reset has asked the thread to publish the cell */
+    char pad[44];
+} mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Returns the level above which a thread publishes its cell. */
+static MLI_HOT uint64_t mli_cell_limit(const mli_cell *cell) {
+    return mli_u64_load_own(&cell->base) + mli_u32_load(&cell->share);
 }
 /* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
    rose above the cell's limit, so that the thread has to publish the cell. */
@@ -9647,7 +9692,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
     mli_u64_store(&cell->high, level);
-    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
+    return (int64_t)(mli_cell_limit(cell) - level);
 }
 /* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
    cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
@@ -9667,12 +9712,12 @@ static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint6
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
     mli_u64_store(&cell->high, level);
-    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
+    return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
-   the threshold requests a band check. If the threshold is 0, the next free requests one. The
-   threshold is in freed_here, which otherwise only the cells of sites need. */
-static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a pointer to `next_check` in a device's cell. */
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) {
+    return &((mli_device_cell *)(void *)cell)->next_check;
+}
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
@@ -9893,6 +9938,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
+typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
@@ -9921,7 +9967,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     mli_chunk_array *chunks;
     if (cell) return cell;
     if (book == MLI_BOOK_DEVICE)
-        cell = (mli_cell *)grab(lord, sizeof *cell);
+        cell = (mli_cell *)grab(lord, sizeof(mli_device_cell));
     else
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
@@ -10025,6 +10071,7 @@ static uint64_t mli_row_slack(const mli_row *row) {
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    if (!share) return 1;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
 /* Returns the margin of a cell: how far its level may rise before the cell is published again. The
@@ -10047,7 +10094,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -10055,11 +10102,6 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
-}
-
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
    of another cell counts these bytes in the peak, because they are live together with the published
    bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
@@ -10069,22 +10111,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 /* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
    then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. The limit becomes base - 1 - 2 * these bytes, so that mli_cell_held can
-   compute them. The threshold of mli_cell_next_check becomes 0, so that a free that has already
-   read `special` publishes the cell, too. */
+   row->held in the peak. A free that has already read `special` publishes the cell, too, because
+   the threshold of mli_cell_next_check becomes 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    mli_device_cell *own = (mli_device_cell *)(void *)cell;
+    const uint64_t holds = mli_u64_load(&cell->level) - mli_u64_load(&cell->base);
     row->held += holds;
-    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(&own->holds, holds);
+    mli_u32_store(&own->asked, 1);
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
-static uint64_t mli_cell_held(const mli_cell *cell) {
-    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
-    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+/* Takes off row->held what mli_cell_ask has added for the cell of a device. */
+static void mli_cell_answer(mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    mli_device_cell *own = (mli_device_cell *)(void *)cell;
+    row->held -= mli_u64_load(&own->holds);
+    mli_u64_store(&own->holds, 0);
+    mli_u32_store(&own->asked, 0);
+}
+/* Returns 1 if a peak reset has asked for the publication of a cell. Only cells of devices are
+   asked. */
+static int mli_cell_asked(int book, const mli_cell *cell) {
+    return book == MLI_BOOK_DEVICE &&
+           mli_u32_load(&((const mli_device_cell *)(const void *)cell)->asked);
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -10109,12 +10160,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
+        if (!mli_u32_load(&cell->share)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
-        row->held -= mli_cell_held(cell);
+        if (mli_cell_asked(book, cell)) mli_cell_answer(row, cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
         live = published + level - base + mli_row_first_holds(row) + row->held;
@@ -10122,6 +10172,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
         margin = mli_publish_margin(book, row, hold);
+        mli_u32_store(&cell->share, (uint32_t)hold);
         hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
@@ -10129,7 +10180,6 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
@@ -10144,25 +10194,22 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     level = mli_u64_load_own(&cell->level);
     if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
     if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
-        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        (int64_t)(level - mli_cell_limit(cell)) > 0 || mli_cell_asked(book, cell))
         mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
-/* Looks at each cell of a thread in a book. Publishes the cell if its limit lets it hold back more
-   than its share. Also publishes it if no other cell of its row has published, because a peak reset
-   may have asked the thread to publish it. */
+/* Looks at each cell of a thread in a book. Publishes the cell if its share is larger than it is
+   to be by now, or if a peak reset has asked for it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
-        if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
-                mli_cell_share(lord, row))
+        if (cell && (mli_u32_load(&cell->share) > mli_cell_share(lord, row) ||
+                     mli_cell_asked(book, cell)))
             mli_cell_publish(lord, book, i, cell);
     }
 }
@@ -10323,7 +10370,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
         int64_t above;
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
         above = (int64_t)mli_cell_above(row, cell);
         if (published + above > peak) peak = published + above;
         blind |= row->latest != cell;
@@ -10383,11 +10430,12 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     row->first = NULL;
-    row->slack = row->held = 0;
+    row->slack = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
+        if (device) mli_cell_answer(row, cell);
         if (device && of != t) { /* the spans of the cell's thread need the cell's base and high */
             mli_cell_ask(of, row, cell);
             continue;
@@ -10401,7 +10449,6 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level);
     }
     row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
@@ -10443,7 +10490,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
+                                                                           bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
@@ -12797,7 +12845,7 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
+    uint32_t row;  /* the row of the stack; 0 if the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
@@ -12808,11 +12856,11 @@ MLI_TABLE(const mli_pick mli_pick_none)
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
-                               blocks that they record */
-    mli_pick *at;
-    char pad[24];
+    mli_ptr table; /* mli_pick_slot *: the address of the slots, plus log2 of their number; NULL if
+                      there are none. The address is a multiple of 128 (base/memory) */
+    size_t count, reserved; /* slots in use; vacant slots that calls have reserved for the blocks
+                               that they record */
+    char pad[32];
 } mli_picks;
 
 /* Returns the part of the table for a key: all keys of a shard of the map are in one part. */
@@ -12823,8 +12871,8 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
-   not have the key, the copy has row 0. */
+/* Returns the picked block of a key and, if `remove` is 1, removes it. If the part does not have the
+   key, the result has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -12846,74 +12894,113 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
 
 /* ------------------------------------------------------------------------- src/books/picks.c -- */
 
-#define MLI_PICK_MIN 16 /* the number of entries in the first table of a part */
+#define MLI_PICK_MIN_BITS 4 /* log2 of the number of slots in the first table of a part */
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
+
+/* A slot of the table. Its members are those of mli_pick; it is vacant while `row` is 0. */
+typedef struct mli_pick_slot {
+    uint64_t key;
+    double scale;
+    mli_u32 row;
+    uint32_t type;
+} mli_pick_slot;
 
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
     const size_t shard = (size_t)(mli_shard_of(lord, key) - mli_shard_at(lord, 0));
     return &parts[shard >> (MLI_SHARD_BITS - MLI_PICK_PART_BITS)];
 }
+/* Returns the slots of a part, and sets *cap to their number. */
+static mli_pick_slot *mli_pick_slots(const mli_picks *part, size_t *cap) {
+    const uintptr_t word = (uintptr_t)mli_ptr_load_own(&part->table);
+    *cap = word ? (size_t)1 << (word & 127) : 0;
+    return (mli_pick_slot *)(word & ~(uintptr_t)127);
+}
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key or, if the part does not have the key, the vacant entry for it.
-   Requires: the part has a vacant entry. */
-static MLI_NOINLINE mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type,
-                                             uint64_t key) {
-    MLI_REQUIRE(part->count < part->cap);
-    size_t at = mli_pick_home(key, part->cap);
-    while (part->at[at].row && (part->at[at].key != key || part->at[at].type != type))
-        at = (at + 1) & (part->cap - 1);
-    return &part->at[at];
+/* Returns the slot of a key or, if no slot has the key, the vacant slot for it. Requires: a slot is
+   vacant. */
+static MLI_NOINLINE mli_pick_slot *mli_pick_slot_of(mli_pick_slot *slots, size_t cap, uint32_t type,
+                                                    uint64_t key) {
+    MLI_REQUIRE(cap);
+    size_t at = mli_pick_home(key, cap);
+    while (mli_u32_load(&slots[at].row) && (slots[at].key != key || slots[at].type != type))
+        at = (at + 1) & (cap - 1);
+    return &slots[at];
 }
-/* Removes an entry. Moves later entries back into the hole, so that a search still finds them. */
-static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
+static mli_pick mli_pick_read(const mli_pick_slot *slot) {
+    mli_pick pick;
+    pick.key = slot->key;
+    pick.scale = slot->scale;
+    pick.row = mli_u32_load(&slot->row);
+    pick.type = slot->type;
+    return pick;
+}
+/* Fills a slot. The release stores of `row` make the slot vacant for a reader of the process's
+   memory before it changes, and show the slot after it is filled. */
+static void mli_pick_write(mli_pick_slot *slot, const mli_pick *pick) {
+    mli_u32_store_release(&slot->row, 0);
+    mli_compiler_barrier();
+    slot->key = pick->key;
+    slot->scale = pick->scale;
+    slot->type = pick->type;
+    mli_u32_store_release(&slot->row, pick->row);
+}
+/* Vacates a slot. Moves later blocks back into the hole, so that a search still finds them. */
+static void mli_pick_remove(mli_picks *part, mli_pick_slot *gone) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
-    mli_pick *table = part->at;
-    const size_t mask = part->cap - 1;
-    size_t hole = (size_t)(gone - table), at = hole;
+    size_t cap;
+    mli_pick_slot *slots = mli_pick_slots(part, &cap);
+    const size_t mask = cap - 1;
+    size_t hole = (size_t)(gone - slots), at = hole;
     for (;;) {
+        mli_pick moved;
         at = (at + 1) & mask;
-        if (!table[at].row) break;
-        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
-            continue;
-        table[hole] = table[at];
+        moved = mli_pick_read(&slots[at]);
+        if (!moved.row) break;
+        if (((at - mli_pick_home(moved.key, cap)) & mask) < ((at - hole) & mask)) continue;
+        mli_pick_write(&slots[hole], &moved);
         hole = at;
     }
-    table[hole].row = 0;
+    mli_u32_store_release(&slots[hole].row, 0);
     part->count--;
 }
 
-/* Replaces a part's table by the larger one in *table, unless another thread has done so.
-   Afterwards *table is the table that the caller frees, and *cap is its number of entries. */
-static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
+/* Replaces a part's table by the larger one in *table, of 1 << *bits slots, unless another thread
+   has done so. Afterwards *table is the table that the caller frees, and *bits is log2 of its
+   number of slots. */
+static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
-    const mli_picks old = *part;
-    size_t i;
-    if (old.cap >= *cap) return;
-    part->at = *table;
-    part->cap = *cap;
-    for (i = 0; i < old.cap; i++)
-        if (old.at[i].row) *mli_pick_entry(part, old.at[i].type, old.at[i].key) = old.at[i];
-    *table = old.at;
-    *cap = old.cap;
+    const size_t cap = (size_t)1 << *bits;
+    size_t i, old_cap;
+    mli_pick_slot *old = mli_pick_slots(part, &old_cap);
+    if (old_cap >= cap) return;
+    for (i = 0; i < old_cap; i++) {
+        const mli_pick pick = mli_pick_read(&old[i]);
+        if (pick.row) mli_pick_write(mli_pick_slot_of(*table, cap, pick.type, pick.key), &pick);
+    }
+    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for a reader of the process's
+                                                                    memory; see picks.h */
+    *table = old;
+    *bits = old_cap ? *bits - 1 : 0;
 }
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_pick *table = NULL;
-    size_t cap = 0, more;
+    mli_pick_slot *table = NULL;
+    uint32_t bits = 0;
+    size_t cap;
     int fits;
     for (;;) {
         mli_lock_take(&part->lock);
-        if (table) mli_pick_swap(part, &table, &cap);
-        fits = (part->count + part->reserved + 1) * 4 <= part->cap * 3;
+        if (table) mli_pick_swap(part, &table, &bits);
+        (void)mli_pick_slots(part, &cap);
+        fits = (part->count + part->reserved + 1) * 4 <= cap * 3;
         if (fits) part->reserved++;
-        more = part->cap ? part->cap * 2 : MLI_PICK_MIN;
         mli_lock_drop(&part->lock);
-        mli_own_free(lord, table, cap * sizeof *table);
+        mli_own_free(lord, table, sizeof *table << bits);
         if (fits) return 1;
-        cap = more;
-        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
+        for (bits = MLI_PICK_MIN_BITS; (size_t)1 << bits <= cap; bits++) {}
+        table = (mli_pick_slot *)mli_own_alloc(lord, sizeof *table << bits);
         if (!table) return 0;
     }
 }
@@ -12933,18 +13020,24 @@ MLI_PRIVATE void mli_pick_unreserve(mli_picks *part) {
     mli_lock_drop(&part->lock);
 }
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
+    mli_pick_slot *slots;
+    size_t cap;
     mli_lock_take(&part->lock);
-    *mli_pick_entry(part, pick->type, pick->key) = *pick;
+    slots = mli_pick_slots(part, &cap);
+    mli_pick_write(mli_pick_slot_of(slots, cap, pick->type, pick->key), pick);
     part->reserved--;
     part->count++;
     mli_lock_drop(&part->lock);
 }
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove) {
-    mli_pick pick = mli_pick_none, *at;
+    mli_pick pick = mli_pick_none;
+    mli_pick_slot *slots, *at;
+    size_t cap;
     mli_lock_take(&part->lock);
-    if (part->cap) {
-        at = mli_pick_entry(part, type, key);
-        pick = *at;
+    slots = mli_pick_slots(part, &cap);
+    if (cap) {
+        at = mli_pick_slot_of(slots, cap, type, key);
+        if (mli_u32_load(&at->row)) pick = mli_pick_read(at);
         if (remove && pick.row) mli_pick_remove(part, at);
     }
     mli_lock_drop(&part->lock);
@@ -12961,8 +13054,11 @@ MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take) {
 }
 MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts) {
     uint32_t i;
-    for (i = 0; i < MLI_PICK_PARTS; i++)
-        mli_own_free(lord, parts[i].at, parts[i].cap * sizeof *parts[i].at);
+    for (i = 0; i < MLI_PICK_PARTS; i++) {
+        size_t cap;
+        mli_pick_slot *slots = mli_pick_slots(&parts[i], &cap);
+        mli_own_free(lord, slots, sizeof *slots * cap);
+    }
 }
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
@@ -16308,10 +16404,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
    end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
-    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
+    return b + 1 == end ? mli_table_at(s) : b + 1;
 }
 static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
-    return (mli_bucket *)(void *)s->table + s->size;
+    return mli_table_at(s) + s->size;
 }
 
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
@@ -27295,7 +27391,7 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
-    if (!s->table) return;
+    if (!mli_table_at(s)) return;
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
@@ -27307,8 +27403,8 @@ static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
-    bucket = (const mli_bucket *)(const void *)v->shard->table +
-             (size_t)((const char *)e - v->shard->table) / MLI_BUCKET_BYTES;
+    bucket = mli_table_at(v->shard) +
+             (size_t)((const char *)e - (const char *)mli_table_at(v->shard)) / MLI_BUCKET_BYTES;
     v->displaced += bucket != probe.home;
     return 0;
 }
@@ -27410,7 +27506,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 /* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
    after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
-    const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
+    const mli_bucket *table = mli_table_at(s);
     const uint64_t size = s->size;
     uint64_t sum = 0, i;
     unsigned j;
@@ -27438,7 +27534,7 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
                                (uint64_t)number, (uint64_t)v->displaced,
                                (uint64_t)mli_u32_load(&s->displaced));
     for (i = 0; i < s->size; i++) {
-        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        const mli_bucket *b = mli_table_at(s) + i;
         if ((mli_u64_load(&b->header) & (uint64_t)0xffff << 40) != mli_verify_passed(s, i))
             return mli_verify_fail(v, "shard %ju of the map: the overflow counts of bucket %ju are "
                                       "wrong", (uint64_t)number, (uint64_t)i);

@@ -97,7 +97,7 @@ static void reserve(memlord *lord) {
     X(1, mli_stay_loaded, mli_none_held(), hold(MLI_RANK_COLD); mli_stay_loaded()) \
     X(1, mli_home_bucket, mli_is_inside() || mli_lock_held(&s->lock), \
       (void)mli_home_bucket(mli_shard_at(lord, 0), 0)) \
-    X(2, mli_home_bucket, s->table, enter(lord, t); \
+    X(2, mli_home_bucket, mli_table_at(s), enter(lord, t); \
       (void)mli_home_bucket(mli_shard_at(lord, 0), 0)) \
     X(1, mli_lowest_bit, bits, (void)mli_lowest_bit(0)) \
     X(1, mli_shard_wait, !s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED, \
@@ -134,6 +134,8 @@ static void reserve(memlord *lord) {
       (void)mli_row_error(lord, 0, &row)) \
     X(1, mli_cell_ask, mli_lock_held(&row->lock), static mli_row row; static mli_cell cell; \
       mli_cell_ask(t, &row, &cell)) \
+    X(1, mli_cell_answer, mli_lock_held(&row->lock), static mli_row row; \
+      mli_cell_answer(&row, NULL)) \
     X(1, mli_cells_publish_asked, mli_is_inside(), mli_cells_publish_asked(lord, t)) \
     X(1, mli_cell_publish_due, mli_is_inside() || book == MLI_BOOK_SITE, \
       mli_cell_publish_due(lord, MLI_BOOK_DEVICE, 0, NULL)) \
@@ -240,8 +242,7 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_pick_entry, part->count < part->cap, static mli_picks part; \
-      (void)mli_pick_entry(&part, 0, 0)) \
+    X(1, mli_pick_slot_of, cap, (void)mli_pick_slot_of(NULL, 0, 0, 0)) \
     X(1, mli_pick_remove, mli_lock_held(&part->lock), static mli_picks part; \
       mli_pick_remove(&part, NULL)) \
     X(1, mli_pick_swap, mli_lock_held(&part->lock), static mli_picks part; \

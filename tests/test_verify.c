@@ -592,7 +592,7 @@ static void a_shard_against_its_count_of_displaced(void **state) {
 static void a_bucket_against_its_overflow_counts(void **state) {
     test_case *t = (test_case *)*state;
     mli_shard *s = mli_shard_of(t->lord, BLOCK);
-    mli_bucket *b = (mli_bucket *)(void *)s->table;
+    mli_bucket *b = mli_table_at(s);
     char line[128];
     snprintf(line, sizeof line, "shard %u of the map: the overflow counts of bucket 0 are wrong",
              (unsigned)(s - t->lord->map.shards));
@@ -743,6 +743,24 @@ static int destroy_says(const char *debug, test_log *log) {
     return strstr(log->text, "[verify] cuda:0: the map holds 1 block, 64 B; its counters say 1, "
                              "65 B\n") != NULL;
 }
+/* As another process reads a table after this one was killed. */
+static void the_word_of_a_table_says_its_size(void **state) {
+    memlord *lord = test_lord(state);
+    uint32_t code, i, tables = 0;
+    for (code = 1; mli_buckets_of(code) > mli_buckets_of(code - 1); code++)
+        assert_int_equal(mli_buckets_code(mli_buckets_of(code)), code);
+    assert_true(code - 1 == 93 && mli_buckets_of(code - 1) == 3221225472u);
+    for (i = 0; i < 60000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), ((uint64_t)1 << 30) + i * 512, 1, NULL));
+    for (i = 0; i < MLI_SHARDS; i++) {
+        const mli_shard *s = mli_shard_at(lord, i);
+        assert_int_equal(mli_buckets_of((uint32_t)((uintptr_t)s->table.v & 127)), s->size);
+        assert_int_equal((uintptr_t)mli_table_at(s) % 128, 0);
+        tables += s->size > 0;
+    }
+    assert_true(tables > 10);
+}
+
 static void debug_2_verifies_at_destroy(void **state) {
     test_log *log = (test_log *)calloc(1, sizeof *log);
     (void)state;
@@ -802,6 +820,7 @@ int main(void) {
         TEST_FILLED(an_account_above_its_peak),
         TEST_FILLED(an_account_that_is_neither_open_nor_closed),
         TEST(without_memory_it_says_so),
+        TEST(the_word_of_a_table_says_its_size),
         cmocka_unit_test(debug_2_verifies_at_destroy),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);

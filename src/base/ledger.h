@@ -74,8 +74,10 @@ typedef struct mli_shard {
                           the id of the thread that owns the shard */
     mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
                           begins */
-    char *table;
-    uint32_t size;          /* number of buckets in the table */
+    mli_ptr table;     /* char *: the address of the table, plus the code of its size: see
+                          mli_table_at */
+    uint32_t size;          /* number of buckets in the table; calls read it here, and other
+                               processes compute it from the code */
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
                                this state */

@@ -7,6 +7,7 @@
 #include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
+typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
@@ -35,7 +36,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     mli_chunk_array *chunks;
     if (cell) return cell;
     if (book == MLI_BOOK_DEVICE)
-        cell = (mli_cell *)grab(lord, sizeof *cell);
+        cell = (mli_cell *)grab(lord, sizeof(mli_device_cell));
     else
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
@@ -139,6 +140,7 @@ static uint64_t mli_row_slack(const mli_row *row) {
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    if (!share) return 1;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
 /* Returns the margin of a cell: how far its level may rise before the cell is published again. The
@@ -161,7 +163,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -169,11 +171,6 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Sets the limit of a cell. Stores a limit of 0 as UINT64_MAX: 0 marks an unpublished cell. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
-}
-
 /* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
    of another cell counts these bytes in the peak, because they are live together with the published
    bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
@@ -183,22 +180,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 /* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
    then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. The limit becomes base - 1 - 2 * these bytes, so that mli_cell_held can
-   compute them. The threshold of mli_cell_next_check becomes 0, so that a free that has already
-   read `special` publishes the cell, too. */
+   row->held in the peak. A free that has already read `special` publishes the cell, too, because
+   the threshold of mli_cell_next_check becomes 0. */
 static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    mli_device_cell *own = (mli_device_cell *)(void *)cell;
+    const uint64_t holds = mli_u64_load(&cell->level) - mli_u64_load(&cell->base);
     row->held += holds;
-    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(&own->holds, holds);
+    mli_u32_store(&own->asked, 1);
     mli_u64_store(mli_cell_next_check(cell), 0);
     mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
 }
-/* Returns the part of row->held that mli_cell_ask has added for this cell. The halving also undoes
-   what mli_cell_limit_set does to a limit of 0. */
-static uint64_t mli_cell_held(const mli_cell *cell) {
-    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
-    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+/* Takes off row->held what mli_cell_ask has added for the cell of a device. */
+static void mli_cell_answer(mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    mli_device_cell *own = (mli_device_cell *)(void *)cell;
+    row->held -= mli_u64_load(&own->holds);
+    mli_u64_store(&own->holds, 0);
+    mli_u32_store(&own->asked, 0);
+}
+/* Returns 1 if a peak reset has asked for the publication of a cell. Only cells of devices are
+   asked. */
+static int mli_cell_asked(int book, const mli_cell *cell) {
+    return book == MLI_BOOK_DEVICE &&
+           mli_u32_load(&((const mli_device_cell *)(const void *)cell)->asked);
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -223,12 +229,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
+        if (!mli_u32_load(&cell->share)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
-        row->held -= mli_cell_held(cell);
+        if (mli_cell_asked(book, cell)) mli_cell_answer(row, cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
         live = published + level - base + mli_row_first_holds(row) + row->held;
@@ -236,6 +241,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
         margin = mli_publish_margin(book, row, hold);
+        mli_u32_store(&cell->share, (uint32_t)hold);
         hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
@@ -243,7 +249,6 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
@@ -258,25 +263,22 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     level = mli_u64_load_own(&cell->level);
     if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
     if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
-        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        (int64_t)(level - mli_cell_limit(cell)) > 0 || mli_cell_asked(book, cell))
         mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
-/* Looks at each cell of a thread in a book. Publishes the cell if its limit lets it hold back more
-   than its share. Also publishes it if no other cell of its row has published, because a peak reset
-   may have asked the thread to publish it. */
+/* Looks at each cell of a thread in a book. Publishes the cell if its share is larger than it is
+   to be by now, or if a peak reset has asked for it. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
-        if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
-                mli_cell_share(lord, row))
+        if (cell && (mli_u32_load(&cell->share) > mli_cell_share(lord, row) ||
+                     mli_cell_asked(book, cell)))
             mli_cell_publish(lord, book, i, cell);
     }
 }
@@ -437,7 +439,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
         int64_t above;
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
         above = (int64_t)mli_cell_above(row, cell);
         if (published + above > peak) peak = published + above;
         blind |= row->latest != cell;
@@ -497,11 +499,12 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     row->first = NULL;
-    row->slack = row->held = 0;
+    row->slack = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
         uint64_t level, holds;
-        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        if (!cell || !mli_u32_load(&cell->share)) continue;
+        if (device) mli_cell_answer(row, cell);
         if (device && of != t) { /* the spans of the cell's thread need the cell's base and high */
             mli_cell_ask(of, row, cell);
             continue;
@@ -515,7 +518,6 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
         mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
-        mli_cell_limit_set(cell, level);
     }
     row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
@@ -557,7 +559,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
+                                                                           bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the

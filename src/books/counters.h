@@ -7,7 +7,18 @@
    check compares a device's bytes with its bands (services/bands). May use base/memory,
    books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
    the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
-   levels that were live together. Locks: the count lock, then the lock of a row. */
+   levels that were live together. Locks: the count lock, then the lock of a row.
+
+   The process may be killed between any two stores, and another process may read its memory then.
+   So the stores of a call have an order, and each store that lets a reader find something is a
+   release. The functions below and books/map keep this order:
+     alloc  the words of the entry; the header of the bucket (release), which shows the entry; then
+            `allocs`, `level` (release) and `high` of the cells of the device, the site and the tag
+     free   the header of the bucket (release), which hides the entry; then `out`, `level` (release)
+            and `frees` of these cells; then `frees` and `freed_here` of the site that freed
+   The map alone says what is live, so the reader computes live bytes and blocks from the map. The
+   totals (allocs, frees, out, and level + out) lack or halve at most one call of each thread. A
+   publication comes after both; the reader raises a peak to the live bytes. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -25,9 +36,9 @@
    levels are exact modulo 2^64.
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). A publication adds the change of the
-   level since the last one to the row's published bytes, less a part that the cell holds back. It
-   also raises the row's peak. The limit is the base plus the cell's share (mli_cell_share). So
+   below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
+   share (mli_cell_share). A publication adds the change of the level since the last one to the
+   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
    at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
    not yet published (mli_row_sum). */
@@ -38,13 +49,30 @@ typedef struct mli_cell {
                               calls of free at the site, for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site: the bytes freed there; of a device: mli_cell_next_check */
-    mli_u64 limit;         /* the level above which it is published again; 0: not yet published */
+    mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
+    mli_u32 share;         /* the most bytes that the cell may hold back; 0 until it is published */
+    uint32_t unused;
 } mli_cell;
+
+/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
+   which is the address of the whole. */
+typedef struct mli_device_cell {
+    mli_cell cell;
+    mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
+                           is 0, the next free requests one */
+    mli_u64 holds;      /* the part of the row's `held` that is this cell's: see mli_cell_ask; under
+                           the lock of the row */
+    mli_u32 asked;      /* 1: a peak reset has asked the thread to publish the cell */
+    char pad[44];
+} mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Returns the level above which a thread publishes its cell. */
+static MLI_HOT uint64_t mli_cell_limit(const mli_cell *cell) {
+    return mli_u64_load_own(&cell->base) + mli_u32_load(&cell->share);
 }
 /* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
    rose above the cell's limit, so that the thread has to publish the cell. */
@@ -54,7 +82,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
     mli_u64_store(&cell->high, level);
-    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
+    return (int64_t)(mli_cell_limit(cell) - level);
 }
 /* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
    cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
@@ -74,12 +102,12 @@ static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint6
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     if (MLI_LIKELY((int64_t)(mli_u64_load_own(&cell->high) - level) >= 0)) return 0;
     mli_u64_store(&cell->high, level);
-    return (int64_t)(mli_u64_load_own(&cell->limit) - level);
+    return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Returns a pointer to the threshold of `out` in a device's cell. The free that brings `out` above
-   the threshold requests a band check. If the threshold is 0, the next free requests one. The
-   threshold is in freed_here, which otherwise only the cells of sites need. */
-static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a pointer to `next_check` in a device's cell. */
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) {
+    return &((mli_device_cell *)(void *)cell)->next_check;
+}
 /* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));

@@ -126,17 +126,22 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the size of table that follows n in the series 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on.
-   From 8 on, each number is twice the number three places before it. */
-static uint32_t mli_buckets_next(uint32_t n) {
-    uint32_t step = 1;
-    while (step * 8 <= n) step *= 2;
-    return n + (n == step * 6 ? 2 * step : step);
+/* Returns the number of buckets that a code stands for: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so
+   on. From 8 on, each number is twice the number three places before it. A code is below
+   MLI_BUCKET_BYTES: that of the largest number below 2^32 is 93. */
+static uint32_t mli_buckets_of(uint32_t code) {
+    return code < 4 ? code : (4 + (code - 4) % 3) << ((code - 4) / 3);
+}
+/* Returns the code of a number of buckets. */
+static uint32_t mli_buckets_code(uint32_t size) {
+    uint32_t code = 0;
+    while (mli_buckets_of(code) < size) code++;
+    return code;
 }
 
 /* A table that no shard uses, because it is being filled or was replaced. */
 typedef struct mli_table {
-    char *data;
+    mli_bucket *data;
     uint32_t size, displaced, count;
 } mli_table;
 
@@ -148,7 +153,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
     uint32_t passed;
     for (passed = 0; passed < MLI_PROBE_MAX && passed < table->size; passed++) {
-        mli_bucket *b = (mli_bucket *)(void *)table->data + at;
+        mli_bucket *b = table->data + at;
         uint64_t header = mli_u64_load(&b->header), vacant = mli_vacant_slots(header);
         if (vacant) {
             unsigned i = mli_lowest_bit(vacant) / 8;
@@ -168,7 +173,7 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user) 
     uint32_t i, j;
     int stop = 0;
     for (i = 0; i < s->size && !stop; i++) {
-        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        const mli_bucket *b = mli_table_at(s) + i;
         for (j = 0; j < MLI_BUCKET_SLOTS && !stop; j++)
             if ((mli_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->slots[j], user);
     }
@@ -191,13 +196,16 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     int failed;
     if (state != MLI_SHARD_NEW && state != t->id) mli_shard_stop(lord, s);
     memset(&old, 0, sizeof old);
-    old.data = s->table;
+    old.data = mli_table_at(s);
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
     if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
         mli_u32_store(&s->refuse, 0);
-        s->table = next->data;
+        /* The release publishes the entries and the size to a reader of the process's memory. Calls
+           enter by the state, whose release store follows. */
+        mli_ptr_store_release(&s->table,
+                              (char *)next->data + mli_buckets_code(next->size));
         s->size = next->size;
         mli_u32_store(&s->displaced, next->displaced);
         *next = old;
@@ -216,8 +224,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
     for (i = 0; i < 18; i++) { /* only keys made to collide would need more steps */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
-        next.size = larger = mli_buckets_next(larger);
-        next.data = (char *)mli_own_alloc(lord, (size_t)next.size * MLI_BUCKET_BYTES);
+        next.size = larger = mli_buckets_of(mli_buckets_code(larger) + 1);
+        next.data = (mli_bucket *)mli_own_alloc(lord, (size_t)next.size * MLI_BUCKET_BYTES);
         if (!next.data) return -1;
         mli_lock_take(&s->lock);
         same = s->size == size;
@@ -268,7 +276,7 @@ static MLI_COLD void mli_map_free(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
         mli_shard *s = mli_shard_at(lord, i);
-        mli_own_free(lord, s->table, (size_t)s->size * MLI_BUCKET_BYTES);
+        mli_own_free(lord, mli_table_at(s), (size_t)s->size * MLI_BUCKET_BYTES);
     }
 }
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {

@@ -147,11 +147,18 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
+/* Returns the table of a shard, or NULL if the shard has none. The word has the code of the table's
+   size in its lowest 7 bits, which are 0 in the address, because own memory is aligned to a bucket
+   (base/memory). So an address and a size that do not belong together are never seen. */
+static MLI_HOT mli_bucket *mli_table_at(const mli_shard *s) {
+    const uintptr_t word = (uintptr_t)mli_ptr_load_own(&s->table);
+    return (mli_bucket *)(word & ~(uintptr_t)(MLI_BUCKET_BYTES - 1));
+}
 /* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
-    MLI_REQUIRE(s->table);
-    return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
+    MLI_REQUIRE(mli_table_at(s));
+    return mli_table_at(s) + (((hash >> 32) * s->size) >> 32);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;

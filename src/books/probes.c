@@ -4,10 +4,10 @@
    end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
-    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
+    return b + 1 == end ? mli_table_at(s) : b + 1;
 }
 static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
-    return (mli_bucket *)(void *)s->table + s->size;
+    return mli_table_at(s) + s->size;
 }
 
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {

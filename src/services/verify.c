@@ -118,7 +118,7 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
-    if (!s->table) return;
+    if (!mli_table_at(s)) return;
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
@@ -130,8 +130,8 @@ static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
-    bucket = (const mli_bucket *)(const void *)v->shard->table +
-             (size_t)((const char *)e - v->shard->table) / MLI_BUCKET_BYTES;
+    bucket = mli_table_at(v->shard) +
+             (size_t)((const char *)e - (const char *)mli_table_at(v->shard)) / MLI_BUCKET_BYTES;
     v->displaced += bucket != probe.home;
     return 0;
 }
@@ -233,7 +233,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 /* Computes the overflow counts of a bucket: how many keys a look-up finds only in later buckets,
    after it has passed this one. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
-    const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
+    const mli_bucket *table = mli_table_at(s);
     const uint64_t size = s->size;
     uint64_t sum = 0, i;
     unsigned j;
@@ -261,7 +261,7 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
                                (uint64_t)number, (uint64_t)v->displaced,
                                (uint64_t)mli_u32_load(&s->displaced));
     for (i = 0; i < s->size; i++) {
-        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        const mli_bucket *b = mli_table_at(s) + i;
         if ((mli_u64_load(&b->header) & (uint64_t)0xffff << 40) != mli_verify_passed(s, i))
             return mli_verify_fail(v, "shard %ju of the map: the overflow counts of bucket %ju are "
                                       "wrong", (uint64_t)number, (uint64_t)i);
