@@ -9725,9 +9725,13 @@ static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
 /* Counts a free in the thread's cell of the device. Returns a negative value if the thread has to
    publish the cell or to request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
-    const int64_t past = mli_cell_count_free(cell, bytes);
+    const uint64_t out = mli_u64_load_own(&cell->out) + bytes;
+    const uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_store(&cell->out, out);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     mli_u64_add_own(&cell->frees, 1);
-    return past | mli_cell_tripped(cell);
+    return (int64_t)(level - mli_u64_load_own(&cell->base)) |
+           (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - out);
 }
 /* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
    now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
@@ -19400,6 +19404,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
     if (!mli_device_find(lord, t, device, rows)) return 0;
     *bytes = e->word1 ^ rows->upper;
     if (MLI_UNLIKELY(*bytes >> MLI_BYTES_BITS)) {
+        if (plain) return 0;
         rows->dev = MLI_DEV(e->word1);
         rows->upper = mli_word1_of(0, rows->dev, 1);
         rows->device_cell = mli_cell_own_device(t, rows->dev);
@@ -19513,8 +19518,8 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     if (rows.site_cell) past |= mli_cell_count_alloc(rows.site_cell, bytes);
     if (rows.tag_cell) past |= mli_cell_count_alloc(rows.tag_cell, bytes);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return (int)mli_alloc_finish(lord, rows.dev, storage, bytes, rows.word2);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, t->latest.dev)))
+        return (int)mli_alloc_finish(lord, t->latest.dev, storage, bytes, rows.word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -19668,8 +19673,9 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
         else
             past = -1;
     }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return (int)mli_free_finish(lord, rows.dev, storage, site, bytes, rows.word2);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, plain ? t->latest.dev : rows.dev)))
+        return (int)mli_free_finish(lord, plain ? t->latest.dev : rows.dev, storage, site, bytes,
+                                    rows.word2);
     if (here) {
         mli_u64_add_own(&here->frees, 1);
         mli_u64_add_own(&here->freed_here, bytes);

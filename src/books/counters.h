@@ -115,9 +115,13 @@ static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
 /* Counts a free in the thread's cell of the device. Returns a negative value if the thread has to
    publish the cell or to request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
-    const int64_t past = mli_cell_count_free(cell, bytes);
+    const uint64_t out = mli_u64_load_own(&cell->out) + bytes;
+    const uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_store(&cell->out, out);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     mli_u64_add_own(&cell->frees, 1);
-    return past | mli_cell_tripped(cell);
+    return (int64_t)(level - mli_u64_load_own(&cell->base)) |
+           (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - out);
 }
 /* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
    now holds back less than 0 bytes or more than its share. Requests a band check if one is due.

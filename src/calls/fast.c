@@ -201,6 +201,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
     if (!mli_device_find(lord, t, device, rows)) return 0;
     *bytes = e->word1 ^ rows->upper;
     if (MLI_UNLIKELY(*bytes >> MLI_BYTES_BITS)) {
+        if (plain) return 0;
         rows->dev = MLI_DEV(e->word1);
         rows->upper = mli_word1_of(0, rows->dev, 1);
         rows->device_cell = mli_cell_own_device(t, rows->dev);
@@ -314,8 +315,8 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     if (rows.site_cell) past |= mli_cell_count_alloc(rows.site_cell, bytes);
     if (rows.tag_cell) past |= mli_cell_count_alloc(rows.tag_cell, bytes);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return (int)mli_alloc_finish(lord, rows.dev, storage, bytes, rows.word2);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, t->latest.dev)))
+        return (int)mli_alloc_finish(lord, t->latest.dev, storage, bytes, rows.word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -469,8 +470,9 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
         else
             past = -1;
     }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return (int)mli_free_finish(lord, rows.dev, storage, site, bytes, rows.word2);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, plain ? t->latest.dev : rows.dev)))
+        return (int)mli_free_finish(lord, plain ? t->latest.dev : rows.dev, storage, site, bytes,
+                                    rows.word2);
     if (here) {
         mli_u64_add_own(&here->frees, 1);
         mli_u64_add_own(&here->freed_here, bytes);
