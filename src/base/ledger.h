@@ -95,12 +95,11 @@ typedef struct mli_helper {
    of the machine. The capacity source is the function that tells how much memory the physical
    device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_reader`
-                              and `poller`; also guards the bands of the devices that share this
-                              physical device */
-    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
-    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
-                              the callbacks lock */
+    mli_lock lock;         /* guards all members below but `sampler`, `sampler_reader` and `poller`;
+                              also guards the bands of the devices that share this physical
+                              device */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; NULL: none
+                              is; guarded by the callbacks lock */
     uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
                                 capacity_reader_numbers; guarded by the callbacks lock */
     memlord_device device; /* the device whose capacity the source is asked for */

@@ -114,13 +114,16 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
    call, and returns 1. Returns 0 if the device has a sampler already. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys,
                                          mli_capacity_reader *source) {
-    if (mli_u32_exchange(&phys->sampling, 1)) return 0;
+    int mine;
     mli_callbacks_enter(lord);
-    phys->sampler = &mli_self;
-    phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
-    *source = lord->room->capacity_readers[phys->device.type];
+    mine = !phys->sampler;
+    if (mine) {
+        phys->sampler = &mli_self;
+        phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
+        *source = lord->room->capacity_readers[phys->device.type];
+    }
     mli_callbacks_leave(lord);
-    return 1;
+    return mine;
 }
 /* Returns 1 if the source that the sampler asks is no longer the source of the device type. */
 static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
@@ -148,7 +151,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -467,11 +469,7 @@ static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *
 /* Forgets the threads that sample, because a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_u32_store(&phys->sampling, 0);
-        phys->sampler = NULL;
-    }
+    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->sampler = NULL;
 }
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     MLI_LIFE_STATE(life, room);
