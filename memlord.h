@@ -381,29 +381,8 @@
     memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
     places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
     collections and fences run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
-    takes a callback that was left in this way for one that still runs. This ends when the same
-    thread makes such a call again, from the same frame of its stack or from a frame further out.
-    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
-    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
-    what was left:
-        a collection       No other collection of the device runs, and memlord_gc_callback_remove
-                           on other threads waits. Afterwards the collection counts as failed.
-        a capacity source  The ledger does not ask the source about that device, and
-                           memlord_capacity_source_set on other threads waits.
-        a logger           memlord_logger_set on other threads waits. On the thread that left the
-                           logger it returns E_STATE for other ledgers, and no reader of the
-                           capacity takes a sample there.
-        a fence's done     The fence holds up its queue, and the thread polls no fences of this
-                           ledger. Afterwards MemLord calls `done` again.
-        an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
-                           capacity takes a sample.
-    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
-    memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
-    function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
-    thread that left the allocator records nothing more.
+    A callback returns, and so do the unwinder, the allocator and the clock of a ledger: none of
+    them is left by longjmp or by an exception, or ends its thread.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
     MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With
@@ -917,12 +896,12 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
-/* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. When the ledger first sees a record, it copies the
-   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
-   another plug-in was, a record of the new plug-in may be at the address of an old record. The
-   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
-   sites with -Wl,-z,nodelete. */
+/* A place in the source. MEMLORD_SITE plants a record of it. Records are static, and are never
+   changed, because a ledger knows a site by the address of its record; memlord_site_of takes a
+   place by value. Two records with the same file, function and line in one module are one site. If
+   dlopen loads a plug-in where another plug-in was, a record of the new plug-in may be at the
+   address of an old record. The ledger then takes the new place for the old place. To prevent that,
+   link plug-ins that plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -984,7 +963,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
-   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
+   failed; the old storage then comes back as it was.
    Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -1006,7 +985,7 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */
@@ -2813,9 +2792,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
-   the record is the identity of the scope. When the ledger first sees a record, it copies the
-   strings. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a record of them. Records are static,
+   and are never changed, because the address of a record is the identity of its scope. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
@@ -5424,9 +5402,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
-/* Owns the return addresses and frames of the current stack. It has the unwinders, knows MemLord's
-   own frames, and detects callbacks that were left by longjmp. It may use os/system. Locks:
-   none. */
+/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
+   MemLord's own frames. It may use os/system. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -5443,17 +5420,6 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #define MLI_FRAME_POINTERS 0
 #define MLI_FRAME_ADDRESS() NULL
 #endif
-#if defined(__GNUC__)
-#define MLI_STACK_ADDRESS() ((uintptr_t)__builtin_frame_address(0))
-#else
-#define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
-#endif
-/* Returns 1 while a callback of the host runs on this thread. *mark is the address of the frame
-   that called the callback, or 0 if none runs. `here` is the address of the current frame. Inside
-   the callback `here` is a deeper frame than *mark. If it is not, longjmp has left the callback,
-   and *mark is set to 0. On a thread that changes stacks, as fibres do, *mark may be set to 0 too
-   early, or only at a later call. */
-MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
 /* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
    between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
@@ -5478,12 +5444,6 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
-
-/* Relies on stacks that grow downwards: a frame at or above the mark is outside the callback. */
-MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
-    if (here >= *mark) *mark = 0;
-    return *mark != 0;
-}
 
 /* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
    frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
@@ -6063,14 +6023,11 @@ typedef struct mli_helper {
    of the machine. The capacity source is the function that tells how much memory the physical
    device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
-                              `sampler_reader` and `poller`; also guards the bands of the devices
-                              that share this physical device */
-    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
-    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
-                              the callbacks lock */
-    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
-                                mli_frame_runs; guarded by the callbacks lock */
+    mli_lock lock;         /* guards all members below but `sampler`, `sampler_reader` and `poller`;
+                              also guards the bands of the devices that share this physical
+                              device */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; NULL: none
+                              is; guarded by the callbacks lock */
     uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
                                 capacity_reader_numbers; guarded by the callbacks lock */
     memlord_device device; /* the device whose capacity the source is asked for */
@@ -6366,7 +6323,6 @@ typedef struct mli_debug_note {
 /* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
-    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
     uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
                             which they began; a new logger flips the turn: see mli_log_state */
 } mli_log_calls;
@@ -6401,13 +6357,8 @@ typedef struct mli_self_state {
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
                                 none */
-    uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
-                                         mli_frame_runs */
-    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
-                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
-                                unwinder */
+    uint32_t unwinding;      /* 1: the thread is in an unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
     struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
@@ -7259,8 +7210,8 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
+/* Returns 1 if the thread is in this ledger's logger. */
+MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord);
 
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
@@ -7324,46 +7275,19 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
-   counts of calls in progress. */
-static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
-    const int same = before->generation == lord->generation;
-    int turn;
-    mli_lock_take(&lord->log->lock);
-    for (turn = 0; turn < 2; turn++)
-        lord->log->inside[turn] -=
-            mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
-    mli_lock_drop(&lord->log->lock);
-    mli_self.log_calls = *before;
-}
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
-    MLI_REQUIRE(mli_none_held());
-    static const mli_log_calls none = {0, 0, {0, 0}};
-    mli_log_calls *mine = &mli_self.log_calls;
-    if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
-        mli_log_calls_end(lord, &none);
-}
-
-MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
-    const mli_log_calls *mine = &mli_self.log_calls;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    return mine->generation == lord->generation && (mine->inside[0] | mine->inside[1]);
+MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord) {
+    return mli_self.log_calls.generation == lord->generation;
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the logger calls that this thread was in at the start */
+    const mli_log_calls before = mli_self.log_calls; /* the logger calls that this thread is in */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    before = mli_self.log_calls;
     if (before.generation != lord->generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
         mli_self.log_calls.generation = lord->generation;
-        mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log->lock);
     logger = lord->log->logger;
@@ -7372,7 +7296,10 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_log_calls_end(lord, &before);
+    mli_self.log_calls = before;
+    mli_lock_take(&lord->log->lock);
+    lord->log->inside[turn]--;
+    mli_lock_drop(&lord->log->lock);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
@@ -7456,26 +7383,22 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
     const mli_log_calls *mine = &mli_self.log_calls;
-    uint32_t turn, own;
+    uint32_t turn;
     unsigned spins = 0;
-    int calls;
     if (!lord) return MEMLORD_OK;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    calls = (mine->inside[0] | mine->inside[1]) != 0;
-    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
+    if (mine->generation && !mli_log_runs(lord)) return MEMLORD_E_STATE;
     /* Another thread may be in this function, and may wait until this thread has left the old
        logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
-        if (calls) return MEMLORD_E_STATE;
+        if (mine->generation) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
     mli_lock_take(&lord->log->lock);
     mli_logger_use(lord, logger ? logger : &none);
     turn = lord->log->turn;
     lord->log->turn = !turn;
-    own = calls ? mine->inside[turn] : 0;
     /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
-    while (lord->log->inside[turn] != own) {
+    while (lord->log->inside[turn] != mine->inside[turn]) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
@@ -9571,7 +9494,7 @@ typedef struct mli_levels {
 } mli_levels;
 
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
+   atomic, except gc_thread and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
                          callbacks lock and the lock of the phys */
@@ -9592,7 +9515,6 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
     uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
@@ -14275,9 +14197,8 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 /* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
    of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
    sandbox may kill the process for that call. */
-static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
-                                         uintptr_t here) {
-    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
+    return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
@@ -14336,7 +14257,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     *cut = MLI_CUT_NOT;
     if (may_unwind) {
-        mli_self.unwinding = MLI_STACK_ADDRESS();
+        mli_self.unwinding = 1;
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
@@ -14387,7 +14308,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
-    may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
+    may = mli_stack_may_unwind(lord, t);
     depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -15198,9 +15119,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
    shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
-   address on the caller's stack. */
-MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
+/* Returns 1 if this thread is running a function of one of the ledger's fences. */
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord);
 /* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
    has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
    fence, and holds no lock. */
@@ -15476,43 +15396,28 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
-MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
-    return mli_self.fence_lord == lord->generation &&
-           mli_frame_runs(&mli_self.fence_frame, here);
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord) {
+    return mli_self.fence_lord == lord->generation;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
-    const uintptr_t frame = mli_self.fence_frame;
-    void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_self.fence_lord = lord->generation;
-    mli_self.fence_frame = MLI_STACK_ADDRESS();
-    mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
     mli_self.fence_lord = outer;
-    mli_self.fence_frame = frame;
-    mli_self.fence_asked = asked;
     return answer;
 }
 /* Calls the host's `drop` of a fence. `lord` is NULL if no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
-    const uintptr_t frame = mli_self.fence_frame;
-    void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    if (lord) {
-        mli_self.fence_lord = lord->generation;
-        mli_self.fence_frame = MLI_STACK_ADDRESS();
-        mli_self.fence_asked = NULL;
-    }
+    if (lord) mli_self.fence_lord = lord->generation;
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
-    mli_self.fence_frame = frame;
-    mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
@@ -15541,8 +15446,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
-                                                                    function of a fence, drops it */
+    if (mli_fence_is_running(lord)) return; /* the outer call drops these fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -15584,9 +15488,6 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread has left a fence function by
-                                                           longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
@@ -18560,18 +18461,6 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. In that case the outer
-   call, which runs the function, asks the other fences. A `done` that the thread left by longjmp
-   does not run any more, and its fence counts as not done. */
-static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
-    mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
-    if (mli_self.fence_lord != lord->generation) return 0;
-    if (mli_fence_is_running(lord, here)) return 1;
-    mli_self.fence_lord = 0;
-    if (left) (void)mli_fence_take_answer(lord, left, 0);
-    return 0;
-}
-
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
     mli_fence_record *next;
     for (; chain; chain = next) {
@@ -18589,7 +18478,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
-    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
+    if (mli_fence_is_running(lord)) return 0; /* the outer call asks the other fences */
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
     for (dev = 1; dev < devices; dev++) {
@@ -18642,7 +18531,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
+    if (mli_fence_is_running(lord)) return; /* the outer call asks the other fences */
     now = mli_ledger_now(lord);
     if (!mli_fences_try(lord)) return;
     q = mli_queue_due(p, call, now);
@@ -23036,7 +22925,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
    the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
    a number of mli_serial_next. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   uint64_t newest, uintptr_t here, mli_gc_entry *out) {
+                                   uint64_t newest, mli_gc_entry *out) {
     const mli_gc_entry *c;
     uint64_t last;
     mli_callbacks_enter(lord);
@@ -23046,27 +22935,8 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
-    w->gc_frame = here;
     mli_callbacks_leave(lord);
     return c != NULL;
-}
-
-/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
-   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
-   with the release store in mli_gc_run_callbacks. */
-static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    int left = 0;
-    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
-    mli_callbacks_enter(lord);
-    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
-    if (left) {
-        w->gc_thread = NULL;
-        w->gc_serial = 0;
-    }
-    mli_callbacks_leave(lord);
-    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
-    return left;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -23153,7 +23023,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    while (mli_gc_advance(lord, &device->watch, e, newest, MLI_STACK_ADDRESS(), &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, newest, &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
@@ -23178,7 +23048,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
+    if (mli_u32_exchange(&w->gc_running, 1)) return; /* pairs with mli_gc_run_callbacks */
     mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
@@ -23204,7 +23074,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
     int rest;
     *reclaimed = 0;
     if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
+    if (mli_u32_exchange(&device->watch.gc_running, 1)) /* pairs with mli_gc_run_callbacks */
+        return MEMLORD_E_STATE;
     mli_band_update(lord, dev, NULL, &v);
     rest = v.event.threshold && v.event.value >= v.event.threshold;
     v.event.reason = reason;
@@ -24007,18 +23878,14 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 }
 
 /* Makes this thread the sampler of a physical device, stores in *source the source that it has to
-   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+   call, and returns 1. Returns 0 if the device has a sampler already. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys,
                                          mli_capacity_reader *source) {
-    int mine = !mli_u32_exchange(&phys->sampling, 1);
+    int mine;
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
-                                                        writing sampler_frame now */
-        mine = !mli_frame_runs(&phys->sampler_frame, here);
+    mine = !phys->sampler;
     if (mine) {
         phys->sampler = &mli_self;
-        phys->sampler_frame = here;
         phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
         *source = lord->room->capacity_readers[phys->device.type];
     }
@@ -24036,7 +23903,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
+    if (!mli_phys_sampler_set(lord, phys, &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -24051,7 +23918,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -24106,21 +23972,16 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
-    const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
-    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
-        (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
-        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
-        (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
+    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc || mli_self.try_lord ||
+        mli_self.log_calls.generation || mli_self.fence_lord)
         return 0;
     mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
-        inside = (phys->sampler == (void *)&mli_self &&
-                  mli_frame_runs(&phys->sampler_frame, here)) ||
-                 (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
+        const mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
+        inside = mli_phys_storage(lord, i)->sampler == (void *)&mli_self ||
+                 (w && w->gc_thread == (void *)&mli_self);
     }
     mli_callbacks_leave(lord);
     return !inside;
@@ -24375,11 +24236,7 @@ static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *
 /* Forgets the threads that sample, because a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_u32_store(&phys->sampling, 0);
-        phys->sampler = NULL;
-    }
+    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->sampler = NULL;
 }
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     MLI_LIFE_STATE(life, room);
@@ -25581,8 +25438,7 @@ typedef struct mli_snapshot {
 } mli_snapshot;
 
 /* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
-   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
-   lives. */
+   of readers. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
@@ -26132,10 +25988,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
-    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    state->readers = NULL; /* drops the readers of reports that were left by longjmp */
     mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
@@ -27177,7 +27031,6 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
-    const uintptr_t frame = mli_self.try_frame;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
@@ -27185,10 +27038,8 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
         mli_self.try_lord = q->lord->generation;
-        mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
-        mli_self.try_frame = frame;
         if (!answer && mli_key_valid(*storage)) break;
         mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
@@ -27272,9 +27123,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
                                             const memlord_site *site) {
     uint32_t dev;
     memlord_result r;
-    if (!lord || mli_self.in_host_alloc ||
-        (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
-         mli_self.try_lord == lord->generation))
+    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->generation)
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
@@ -37555,9 +37404,6 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* the thread has left a logger by
-                                                              longjmp */
-        memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls

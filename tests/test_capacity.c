@@ -45,29 +45,6 @@ static void a_sample_is_read_as_it_was_said(void **state) {
     assert_int_equal(t->source.device.index, 0);
 }
 
-static jmp_buf way_out;
-static int leave_by_longjmp(void *user, memlord_device device, memlord_capacity *out) {
-    (void)device, (void)out;
-    if (!(*(int *)user)++) longjmp(way_out, 1);
-    out->total = 1000;
-    out->used = 400;
-    return 0;
-}
-static void a_source_left_by_longjmp_is_asked_again(void **state) {
-    memlord *lord = test_lord(state);
-    int calls = 0;
-    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp, &calls));
-    if (!setjmp(way_out)) (void)memlord_capacity_sample(lord, cuda(0));
-    assert_int_equal(capacity_of(lord, cuda(0)).known, 0);
-    assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_int_equal(calls, 2);
-    assert_int_equal(capacity_of(lord, cuda(0)).used, 400);
-    calls = 0;
-    if (!setjmp(way_out)) (void)memlord_capacity_sample(lord, cuda(0));
-    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp, &calls));
-    assert_ok(memlord_capacity_sample(lord, cuda(0)));
-}
-
 static void a_get_asks_nobody(void **state) {
     test_case *t = (test_case *)*state;
     int i;
@@ -1168,64 +1145,6 @@ static void a_reader_inside_a_logger_asks_nobody(void **state) {
     assert_int_equal(memlord_would_fit(t->lord, cpu(), 1), 1);
 }
 
-/* Host code of each kind is left by longjmp: the next reader is outside of it. */
-static int leave_a_try(void *user, uint64_t bytes, uint64_t *storage) {
-    (void)user, (void)bytes, (void)storage;
-    longjmp(way_out, 1);
-}
-static int leave_a_fence(void *user) {
-    (void)user;
-    longjmp(way_out, 1);
-}
-static void leave_a_logger(void *user, int level, const char *text) {
-    (void)user, (void)level, (void)text;
-    longjmp(way_out, 1);
-}
-static void leave_a_callback(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
-    (void)gc, (void)lord, (void)event;
-    longjmp(way_out, 1);
-}
-/* Far down on the stack: what is called from further up is seen to be outside. */
-static void run_and_leave(test_case *t, int kind) {
-    volatile char deep[1 << 14];
-    const memlord_logger logger = {leave_a_logger, NULL};
-    memlord_fence fence = {leave_a_fence, NULL, 0, NULL};
-    uint64_t storage;
-    int calls = 0;
-    deep[0] = 0;
-    switch (kind) {
-    case 0:
-        (void)memlord_alloc_retry(t->lord, cuda(0), 1, leave_a_try, NULL, NULL, &storage, NULL);
-        break;
-    case 1: (void)memlord_free_deferred(t->lord, cuda(0), t->key, fence, NULL); break;
-    case 2:
-        assert_ok(memlord_logger_set(t->lord, &logger));
-        memlord_reset(t->lord); /* logs one line */
-        break;
-    case 3: (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL); break;
-    default:
-        assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp,
-                                              &calls));
-        (void)memlord_capacity_sample(t->lord, cuda(0));
-    }
-    fail_msg("kind %d was not left", kind + deep[0]);
-}
-
-static void a_reader_after_host_code_that_was_left_by_longjmp_samples(void **state) {
-    const memlord_logger none = {NULL, NULL};
-    static volatile int kind;
-    for (kind = 0; kind < 5; kind++) {
-        if (kind) assert_int_equal(test_setup_fakes(state), 0);
-        grow((test_case *)*state, cuda(0), 1);
-        ((test_case *)*state)->gc.act = leave_a_callback;
-        if (!setjmp(way_out)) run_and_leave((test_case *)*state, kind);
-        assert_int_equal(capacity_of(test_lord(state), cpu()).known, 0);
-        assert_int_equal(memlord_would_fit(test_lord(state), cpu(), 1), 1);
-        assert_ok(memlord_logger_set(test_lord(state), &none));
-        if (kind < 4) assert_int_equal(test_teardown(state), 0);
-    }
-}
-
 static inner_reader in_the_allocator;
 static void *read_and_alloc(void *user, size_t size) {
     read_inside(&in_the_allocator);
@@ -1958,7 +1877,6 @@ static int setup_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(a_sample_is_read_as_it_was_said),
-        TEST_FAKES(a_source_left_by_longjmp_is_asked_again),
         TEST_FAKES(a_get_asks_nobody),
         TEST_FAKES(a_sample_ages_by_the_clock),
         TEST_FAKES(a_source_cannot_say_age_or_known),
@@ -2025,7 +1943,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_reader_of_a_host_that_defers_asks_nobody,
                                         test_setup_defer, test_teardown),
         TEST_FAKES(a_reader_inside_host_code_asks_nobody),
-        TEST_FAKES(a_reader_after_host_code_that_was_left_by_longjmp_samples),
         TEST_FAKES(a_reader_inside_a_logger_asks_nobody),
         TEST_FAKES(a_reader_in_the_ledgers_allocator_asks_nobody),
         TEST_FAKES(a_readers_sample_runs_no_band),

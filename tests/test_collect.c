@@ -1176,49 +1176,7 @@ static void a_callback_that_puts_itself_back_runs_once_a_run(void **state) {
     }
 }
 
-/* -- a callback that does not come back, or not that way -- */
-
-static jmp_buf way_out;
-
-static void leave_by_longjmp(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
-    (void)gc;
-    (void)lord;
-    if (event->device.index == 0) longjmp(way_out, 1);
-}
-
-static void a_callback_that_longjmps_out_holds_no_lock(void **state) {
-    test_case *t = (test_case *)*state;
-    t->gc.act = leave_by_longjmp;
-    test_threshold(t->lord, ALLOCATED, 1000);
-    if (!setjmp(way_out)) {
-        grow(t, cuda(0), 1000);
-        fail_msg("it came back");
-    }
-    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 1000);
-    shrink(t, cuda(0), t->key);
-    grow(t, cuda(0), 10);
-    grow(t, cuda(1), 1000);
-    assert_int_equal(t->gc.last.device.index, 1);
-    assert_ok(memlord_gc_poll(t->lord, all()));
-    free(report_of(t->lord, MEMLORD_FORMAT_TEXT));
-    assert_ok(
-        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
-}
-
-static void a_collection_left_by_longjmp_failed_and_the_next_one_runs(void **state) {
-    test_case *t = (test_case *)*state;
-    const uint64_t before = stats_of(t->lord, cuda(0)).gc_runs;
-    assert_ok(memlord_alloc(t->lord, cuda(0), 0x5000, 1, NULL));
-    t->gc.act = leave_by_longjmp;
-    if (!setjmp(way_out)) {
-        (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
-        fail_msg("it came back");
-    }
-    t->gc.act = NULL;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
-    assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, before + 1);
-    assert_int_equal(stats_of(t->lord, cuda(0)).gc_failed, 1);
-}
+/* -- a callback that takes its time -- */
 
 /* A callback that is inside a run of cuda:0 until the gate opens. */
 typedef struct slow {
@@ -1832,8 +1790,6 @@ int main(void) {
         TEST_FAKES(one_that_is_added_meanwhile_runs_from_the_next_on),
         TEST_FAKES(a_run_calls_nothing_that_is_added_in_it),
         TEST_FAKES(a_callback_that_puts_itself_back_runs_once_a_run),
-        TEST_FAKES(a_callback_that_longjmps_out_holds_no_lock),
-        TEST_FAKES(a_collection_left_by_longjmp_failed_and_the_next_one_runs),
         TEST_FAKES(a_blocked_callback_blocks_nobody_else),
         TEST_FAKES(remove_waits_for_a_run_on_another_thread),
         TEST_FAKES(remove_does_not_wait_for_others),

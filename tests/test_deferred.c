@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -2131,59 +2130,6 @@ static void uses_of_tokens_ended_in_any_order_stay_with_their_blocks(void **stat
     }
 }
 
-/* -- a fence that is left by longjmp -- */
-
-static jmp_buf way_out;
-
-static void leave_by_longjmp(fake *f) {
-    f->in_done = f->in_drop = NULL;
-    longjmp(way_out, 1);
-}
-
-static void a_done_left_by_longjmp_is_dropped_once_at_destroy(void **state) {
-    test_case *t = (test_case *)*state;
-    memlord *lord = t->lord;
-    fake *left = pend(lord, cuda(0), 0x1000, 100, 1), *other = pend(lord, cuda(0), 0x2000, 7, 2);
-    left->in_done = leave_by_longjmp;
-    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
-    assert_int_equal(memlord_pending(lord, cuda(0)), 107);
-    left->inside = 0;
-    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 20, NULL)); /* its block is gone */
-    memlord_destroy(lord);
-    t->lord = NULL;
-    assert_int_equal(left->dropped, 1);
-    assert_int_equal(other->dropped, 1);
-}
-
-static void a_done_left_by_longjmp_is_asked_again(void **state) {
-    memlord *lord = test_lord(state);
-    fake *left = pend(lord, cuda(0), 0x1000, 100, 1), *next = pend(lord, cuda(0), 0x2000, 7, 1),
-         *other = pend(lord, cuda(0), 0x3000, 5, 2);
-    left->in_done = leave_by_longjmp;
-    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
-    left->inside = 0;
-    other->answer = 1;
-    assert_int_equal(memlord_retire(lord, all()), 5);
-    left->answer = next->answer = 1;
-    assert_int_equal(memlord_retire(lord, all()), 107);
-    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
-    assert_int_equal(left->dropped, 1);
-    assert_int_equal(left->bad, 0);
-}
-
-static void a_drop_left_by_longjmp_is_not_called_again(void **state) {
-    test_case *t = (test_case *)*state;
-    memlord *lord = t->lord;
-    fake *left = pend(lord, cuda(0), 0x1000, 100, 1);
-    left->answer = 1;
-    left->in_drop = leave_by_longjmp;
-    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
-    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
-    memlord_destroy(lord);
-    t->lord = NULL;
-    assert_int_equal(left->dropped, 1);
-}
-
 /* -- against a model -- */
 
 #define SLOTS 64
@@ -2666,32 +2612,6 @@ static void retire_the_other_then_here(fake *f) {
     retired_there = memlord_retire(the_other, memlord_device_all());
     if (memlord_retire(f->lord, memlord_device_all())) f->bad++;
 }
-static void retire_the_other_then_leave(fake *f) {
-    f->in_done = NULL;
-    retired_there = memlord_retire(the_other, memlord_device_all());
-    leave_by_longjmp(f);
-}
-/* Leaves the `drop` of a fence of the other ledger, and then asks the fences of both. */
-static void leave_a_drop_there_then_retire(fake *f) {
-    f->in_done = NULL;
-    if (!setjmp(way_out)) (void)memlord_free_done(the_other, cuda(0), 0x1000);
-    (void)memlord_retire(the_other, memlord_device_all());
-    (void)memlord_retire(f->lord, memlord_device_all());
-}
-static void a_drop_left_in_another_ledger_does_not_end_the_done(void **state) {
-    memlord *lord = test_lord(state);
-    fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *there;
-    assert_ok(memlord_create(NULL, &the_other));
-    there = pend(the_other, cuda(0), 0x1000, 7, 1);
-    there->in_drop = leave_by_longjmp;
-    here->lord = lord;
-    here->asked = 0;
-    here->in_done = leave_a_drop_there_then_retire;
-    (void)memlord_retire(lord, all());
-    assert_int_equal(there->dropped, 1);
-    assert_int_equal(here->asked, 1); /* a `done` that runs is not asked again */
-    memlord_destroy(the_other);
-}
 static void a_fence_that_has_retired_another_ledger_is_still_running(void **state) {
     memlord *lord = test_lord(state);
     fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *next = pend(lord, cuda(0), 0x2000, 5, 2),
@@ -2708,21 +2628,6 @@ static void a_fence_that_has_retired_another_ledger_is_still_running(void **stat
     assert_int_equal(next->asked, 1);
     memlord_destroy(the_other);
 }
-static void a_done_left_after_it_retired_another_ledger_is_asked_again(void **state) {
-    memlord *lord = test_lord(state);
-    fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *there;
-    assert_ok(memlord_create(NULL, &the_other));
-    there = pend(the_other, cuda(0), 0x1000, 7, 1);
-    there->answer = 1;
-    here->in_done = retire_the_other_then_leave;
-    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
-    here->inside = 0;
-    here->answer = 1;
-    assert_int_equal(memlord_retire(lord, all()), 100);
-    assert_int_equal(here->dropped, 1);
-    memlord_destroy(the_other);
-}
-
 static void a_fence_may_destroy_another_ledger(void **state) {
     memlord *lord = test_lord(state);
     test_heap heap;
@@ -2869,9 +2774,6 @@ int main(void) {
         TEST_DEFER(with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point),
         TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
         TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),
-        TEST(a_done_left_by_longjmp_is_dropped_once_at_destroy),
-        TEST(a_done_left_by_longjmp_is_asked_again),
-        TEST(a_drop_left_by_longjmp_is_not_called_again),
         TEST(random_histories_agree_with_a_model),
         TEST(threads_lose_no_byte_and_no_fence),
         TEST(threads_at_one_address_lose_no_fence),
@@ -2884,8 +2786,6 @@ int main(void) {
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
         TEST(a_fence_that_has_retired_another_ledger_is_still_running),
-        TEST(a_drop_left_in_another_ledger_does_not_end_the_done),
-        TEST(a_done_left_after_it_retired_another_ledger_is_asked_again),
         TEST(a_fence_may_destroy_another_ledger),
     };
     return cmocka_run_group_tests_name("deferred", tests, NULL, NULL);

@@ -570,89 +570,10 @@ static void a_logger_may_call_the_ledger(void **state) {
     assert_int_equal(book.multiline, 0);
 }
 
-static jmp_buf way_out;
-static void leave_by_longjmp(void *user, int level, const char *text) {
-    (void)level;
-    (void)text;
-    if (!(*(int *)user)++) longjmp(way_out, 1);
-}
-
-static void a_logger_left_by_longjmp_holds_no_lock(void **state) {
-    logbook book;
-    memlord *lord = open_logged(&book);
-    int calls = 0;
-    memlord_logger leaves, keeps;
-    (void)state;
-    leaves.fn = leave_by_longjmp;
-    leaves.user = &calls;
-    keeps.fn = keep;
-    keeps.user = &book;
-    assert_ok(memlord_logger_set(lord, &leaves));
-    if (!setjmp(way_out)) memlord_reset(lord);
-    memlord_reset(lord);
-    assert_int_equal(calls, 2);
-    assert_ok(memlord_logger_set(lord, &keeps)); /* on the thread that left it */
-    memlord_reset(lord);
-    assert_int_equal(book.lines[MEMLORD_LOG_INFO], 1);
-    memlord_destroy(lord);
-}
-
 static void *set_no_logger(void *lord) {
     assert_ok(memlord_logger_set((memlord *)lord, NULL));
     return NULL;
 }
-/* A logger that is left may not be waited for: its thread sees that at its next message. */
-static void another_thread_sets_a_logger_after_one_was_left_by_longjmp(void **state) {
-    logbook book;
-    memlord *lord = open_logged(&book), *other = open_logged(&book);
-    int calls = 0;
-    memlord_logger leaves;
-    pthread_t thread;
-    (void)state;
-    leaves.fn = leave_by_longjmp;
-    leaves.user = &calls;
-    assert_ok(memlord_logger_set(lord, &leaves));
-    if (!setjmp(way_out)) memlord_reset(lord);
-    memlord_reset(lord);
-    assert_int_equal(calls, 2);
-    assert_ok(memlord_logger_set(other, NULL)); /* this thread is in no logger */
-    assert_int_equal(pthread_create(&thread, NULL, set_no_logger, lord), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    memlord_reset(lord);
-    assert_int_equal(calls, 2);
-    memlord_destroy(other);
-    memlord_destroy(lord);
-}
-
-/* A reader of the capacity runs no source inside a logger. Its frame is below that of the logger
-   that was left. */
-static int64_t headroom_below(memlord *lord) {
-    volatile char room[16384];
-    room[0] = room[sizeof room - 1] = 0;
-    return memlord_headroom(lord, cuda(0)) + room[0];
-}
-static void a_logger_left_by_longjmp_is_forgotten_with_its_ledger(void **state) {
-    logbook book;
-    memlord *lord = open_logged(&book), *other = open_logged(&book);
-    test_source source;
-    int calls = 0;
-    memlord_logger leaves;
-    (void)state;
-    leaves.fn = leave_by_longjmp;
-    leaves.user = &calls;
-    memset(&source, 0, sizeof source);
-    source.total = 1000;
-    source.used = 400;
-    assert_ok(memlord_capacity_source_set(other, MEMLORD_DEVICE_CUDA, test_source_ask, &source));
-    assert_ok(memlord_logger_set(lord, &leaves));
-    if (!setjmp(way_out)) memlord_reset(lord);
-    memlord_destroy(lord);
-    assert_int_equal(calls, 1);
-    assert_int_equal(headroom_below(other), 600);
-    assert_int_equal(source.calls, 1);
-    memlord_destroy(other);
-}
-
 /* Logs to a ledger from its logger, once. */
 typedef struct logs_on {
     memlord *to;
@@ -1347,9 +1268,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
-        cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
-        cmocka_unit_test(a_logger_left_by_longjmp_is_forgotten_with_its_ledger),
-        cmocka_unit_test(another_thread_sets_a_logger_after_one_was_left_by_longjmp),
         cmocka_unit_test(a_logger_that_logs_to_its_own_ledger_is_left_when_it_returns),
         cmocka_unit_test(a_logger_that_logs_to_another_ledger_is_left_when_it_returns),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),

@@ -72,7 +72,6 @@ static void reserve(memlord *lord) {
       mli_rank_inside(1)) \
     X(1, mli_jsonf, *form != ',' || o->used, mli_out o; memset(&o, 0, sizeof o); \
       mli_jsonf(&o, ",[")) \
-    X(1, mli_log_calls_left, mli_none_held(), hold(MLI_RANK_COLD); mli_log_calls_left(lord, 0)) \
     X(1, mli_log, mli_none_held(), hold(MLI_RANK_COLD); mli_log(lord, 0, NULL)) \
     X(1, mli_busy_begin, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_busy_begin()) \
     X(1, mli_extent_alloc, e->used == 1 || mli_lock_held(&mli_process.pages_lock), \

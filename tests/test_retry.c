@@ -1045,23 +1045,6 @@ static void a_failed_alloc_is_an_attempt_and_a_failure(void **state) {
     assert_int_equal(t->gc.runs, 0);
 }
 
-static int leave_by_longjmp(void *user, uint64_t bytes, uint64_t *storage) {
-    (void)bytes, (void)storage;
-    longjmp(*(jmp_buf *)user, 1);
-}
-static void a_failed_alloc_counts_after_an_attempt_left_by_longjmp(void **state) {
-    test_case *t = (test_case *)*state;
-    jmp_buf away;
-    uint64_t storage;
-    if (!setjmp(away)) {
-        (void)memlord_alloc_retry(t->lord, cuda(0), 100, leave_by_longjmp, &away, NULL, &storage,
-                                  NULL);
-        fail_msg("it came back");
-    }
-    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
-    assert_int_equal(stats_of(t->lord, cuda(0)).oom_failures, 1);
-}
-
 static void a_failed_alloc_is_the_last_failure_in_the_reports(void **state) {
     test_case *t = (test_case *)*state;
     static const memlord_site site = {"kv.c", "grow_cache", 77};
@@ -1693,7 +1676,6 @@ int main(void) {
         TEST(failing_allocations_are_an_emergency),
         TEST(a_recovery_is_no_emergency),
         TEST(a_failed_alloc_is_an_attempt_and_a_failure),
-        TEST_FAKES(a_failed_alloc_counts_after_an_attempt_left_by_longjmp),
         TEST(a_failed_alloc_is_the_last_failure_in_the_reports),
         TEST(a_failed_alloc_is_an_emergency),
         TEST(a_failed_alloc_is_an_event),

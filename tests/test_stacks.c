@@ -16,19 +16,13 @@ typedef struct fake_stack {
     size_t depth;
     uint64_t calls;
     memlord *allocates; /* it allocates there: blocks of 7 bytes from key 0x900000 on */
-    jmp_buf *leaves;    /* it leaves by longjmp, once */
 } fake_stack;
 static fake_stack fake;
 
 static size_t fake_unwind(void *user, void **frames, size_t cap) {
     fake_stack *f = (fake_stack *)user;
     size_t i;
-    jmp_buf *away = f->leaves;
     __atomic_add_fetch(&f->calls, 1, __ATOMIC_RELAXED);
-    if (away) {
-        f->leaves = NULL;
-        longjmp(*away, 1);
-    }
     if (f->allocates)
         assert_ok(memlord_alloc(f->allocates, cpu(), 0x900000 + f->calls * 64, 7, NULL));
     for (i = 0; i < cap && i < f->depth; i++) frames[i] = f->frames[i];
@@ -287,24 +281,6 @@ static void an_unwinder_that_allocates_is_not_run_again_inside(void **state) {
     assert_int_equal(live_of(lord, "ab"), 100);
     assert_int_equal(live_in_all(lord), 107);
     assert_int_equal(memlord_allocated(lord, cpu()), 107);
-}
-
-static void an_unwinder_left_by_longjmp_runs_again_on_its_thread(void **state) {
-    memlord *lord = test_lord(state);
-    jmp_buf away;
-    at("ab");
-    fake.leaves = &away;
-    if (!setjmp(away)) {
-        (void)memlord_alloc(lord, cpu(), 0x1000, 100, NULL);
-        fail_msg("it came back");
-    }
-    assert_int_equal(memlord_allocated(lord, cpu()), 0);
-    fake.allocates = lord; /* the calls inside the unwinder are still known */
-    assert_ok(memlord_track(lord, cpu(), 0x1000, 100, NULL));
-    assert_int_equal(fake.calls, 2);
-    assert_int_equal(live_of(lord, "ab"), 100);
-    assert_int_equal(live_in_all(lord), 107);
-    assert_ok(memlord_verify(lord));
 }
 
 static void a_realloc_draws_anew(void **state) {
@@ -2673,7 +2649,6 @@ int main(void) {
         TEST_OF(setup_every, frames_inside_the_address_of_the_site_are_left_out),
         TEST_OF(setup_every, without_an_unwound_frame_a_stack_is_the_one_return_address),
         TEST_OF(setup_every, an_unwinder_that_allocates_is_not_run_again_inside),
-        TEST_OF(setup_every, an_unwinder_left_by_longjmp_runs_again_on_its_thread),
         TEST_OF(setup_every, a_realloc_draws_anew),
         TEST_OF(setup_every, a_realloc_counts_its_growth_and_no_alloc),
         TEST_OF(setup_every, a_realloc_that_fails_leaves_the_stack),

@@ -17,12 +17,12 @@
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
-/* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
-   function and line in one module are one site. When the ledger first sees a record, it copies the
-   strings. From then on it knows the site by the record's address. If dlopen loads a plug-in where
-   another plug-in was, a record of the new plug-in may be at the address of an old record. The
-   ledger then takes the new place for the old place. To prevent that, link plug-ins that plant
-   sites with -Wl,-z,nodelete. */
+/* A place in the source. MEMLORD_SITE plants a record of it. Records are static, and are never
+   changed, because a ledger knows a site by the address of its record; memlord_site_of takes a
+   place by value. Two records with the same file, function and line in one module are one site. If
+   dlopen loads a plug-in where another plug-in was, a record of the new plug-in may be at the
+   address of an old record. The ledger then takes the new place for the old place. To prevent that,
+   link plug-ins that plant sites with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -84,7 +84,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
 /* Ends a realloc: records what the real realloc did. A new_storage of 0 says that the real realloc
-   failed; the old storage then comes back as it was. Requires: the token itself, not a copy of it.
+   failed; the old storage then comes back as it was.
    Errors: E_STATE if the token was used already, is a copy, or came from another ledger or from
            memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
            dropped. */
@@ -106,7 +106,7 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
 /* Ends a free. It takes the bytes of the storage off the counts. But if `failed` is not 0, the real
    call has failed, and the storage comes back. A storage with recorded uses comes back without its
    uses, its views and its description. The token may also come from memlord_realloc_begin, if the
-   realloc turned out to be a free. Requires: the token itself, not a copy of it.
+   realloc turned out to be a free.
    Errors: E_STATE if the token was used already, is a copy or came from another ledger, or if
            memlord_free_begin returned an error; E_NOMEM if there is no room for the storage that
            comes back, which counts as dropped. */

@@ -329,29 +329,8 @@
     memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers. Fences run in the same
     places and in memlord_retire. If MEMLORD_FLAG_NO_THREADS is set, too, there are no pollers, and
     collections and fences run only where the host asks for them.
-    No callback may throw: an exception that leaves a callback has the effect of longjmp. The ledger
-    takes a callback that was left in this way for one that still runs. This ends when the same
-    thread makes such a call again, from the same frame of its stack or from a frame further out.
-    (On a thread that changes between stacks, as with fibres, the ledger may notice that call early
-    or late.) Until then, and for good if the thread ends, the ledger is restricted, depending on
-    what was left:
-        a collection       No other collection of the device runs, and memlord_gc_callback_remove
-                           on other threads waits. Afterwards the collection counts as failed.
-        a capacity source  The ledger does not ask the source about that device, and
-                           memlord_capacity_source_set on other threads waits.
-        a logger           memlord_logger_set on other threads waits. On the thread that left the
-                           logger it returns E_STATE for other ledgers, and no reader of the
-                           capacity takes a sample there.
-        a fence's done     The fence holds up its queue, and the thread polls no fences of this
-                           ledger. Afterwards MemLord calls `done` again.
-        an unwinder        The thread takes no stacks: its blocks have one return address.
-        a memlord_try_fn   On that thread memlord_alloc_failed counts nothing, and no reader of the
-                           capacity takes a sample.
-    Some effects last until destroy. A fence whose `drop` is left holds up its queue. A
-    memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
-    function is left is never given back, not even by destroy. An alloc whose unwinder is left is
-    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock by longjmp: a
-    thread that left the allocator records nothing more.
+    A callback returns, and so do the unwinder, the allocator and the clock of a ledger: none of
+    them is left by longjmp or by an exception, or ends its thread.
     MemLord has threads of its own. A poller for each physical device starts with the first call
     that touches a device with a capacity source, a collection callback and a strategy. With
     MEMLORD_FLAG_NO_THREADS no poller starts. The threads of MemLord take no signals. With

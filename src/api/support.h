@@ -21,9 +21,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The address of
-   the record is the identity of the scope. When the ledger first sees a record, it copies the
-   strings. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a record of them. Records are static,
+   and are never changed, because the address of a record is the identity of its scope. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;

@@ -97,14 +97,11 @@ typedef struct mli_helper {
    of the machine. The capacity source is the function that tells how much memory the physical
    device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, `sampler`, `sampler_frame`,
-                              `sampler_reader` and `poller`; also guards the bands of the devices
-                              that share this physical device */
-    mli_u32 sampling;      /* 1: a thread is asking the capacity source */
-    void *sampler;         /* &mli_self of the thread that is asking the capacity source; guarded by
-                              the callbacks lock */
-    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
-                                mli_frame_runs; guarded by the callbacks lock */
+    mli_lock lock;         /* guards all members below but `sampler`, `sampler_reader` and `poller`;
+                              also guards the bands of the devices that share this physical
+                              device */
+    void *sampler;         /* &mli_self of the thread that is asking the capacity source; NULL: none
+                              is; guarded by the callbacks lock */
     uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
                                 capacity_reader_numbers; guarded by the callbacks lock */
     memlord_device device; /* the device whose capacity the source is asked for */
@@ -400,7 +397,6 @@ typedef struct mli_debug_note {
 /* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
-    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
     uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
                             which they began; a new logger flips the turn: see mli_log_state */
 } mli_log_calls;
@@ -435,13 +431,8 @@ typedef struct mli_self_state {
                                 none */
     uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
                                 none */
-    uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
-                                         mli_frame_runs */
-    void *fence_asked;       /* if fence_lord is not 0: the fence whose `done` the thread runs, or
-                                has left by longjmp; NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in no
-                                unwinder */
+    uint32_t unwinding;      /* 1: the thread is in an unwinder */
     const memlord_site *site; /* the site given to the thread's call on the general path
                                  (calls/record); NULL: none */
     struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */

@@ -1,6 +1,5 @@
 #include "base/log.h"
 #include "os/system.h"
-#include "os/unwind.h"
 #include "base/ledger.h"
 
 struct mli_log_state {
@@ -43,46 +42,19 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Ends the logger calls that the thread has begun since `before`: takes them off the ledger's
-   counts of calls in progress. */
-static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
-    const int same = before->generation == lord->generation;
-    int turn;
-    mli_lock_take(&lord->log->lock);
-    for (turn = 0; turn < 2; turn++)
-        lord->log->inside[turn] -=
-            mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
-    mli_lock_drop(&lord->log->lock);
-    mli_self.log_calls = *before;
-}
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
-    MLI_REQUIRE(mli_none_held());
-    static const mli_log_calls none = {0, 0, {0, 0}};
-    mli_log_calls *mine = &mli_self.log_calls;
-    if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
-        mli_log_calls_end(lord, &none);
-}
-
-MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
-    const mli_log_calls *mine = &mli_self.log_calls;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    return mine->generation == lord->generation && (mine->inside[0] | mine->inside[1]);
+MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord) {
+    return mli_self.log_calls.generation == lord->generation;
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the logger calls that this thread was in at the start */
+    const mli_log_calls before = mli_self.log_calls; /* the logger calls that this thread is in */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    before = mli_self.log_calls;
     if (before.generation != lord->generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
         mli_self.log_calls.generation = lord->generation;
-        mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log->lock);
     logger = lord->log->logger;
@@ -91,7 +63,10 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_log_calls_end(lord, &before);
+    mli_self.log_calls = before;
+    mli_lock_take(&lord->log->lock);
+    lord->log->inside[turn]--;
+    mli_lock_drop(&lord->log->lock);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
@@ -175,26 +150,22 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
     const mli_log_calls *mine = &mli_self.log_calls;
-    uint32_t turn, own;
+    uint32_t turn;
     unsigned spins = 0;
-    int calls;
     if (!lord) return MEMLORD_OK;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    calls = (mine->inside[0] | mine->inside[1]) != 0;
-    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
+    if (mine->generation && !mli_log_runs(lord)) return MEMLORD_E_STATE;
     /* Another thread may be in this function, and may wait until this thread has left the old
        logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
-        if (calls) return MEMLORD_E_STATE;
+        if (mine->generation) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
     mli_lock_take(&lord->log->lock);
     mli_logger_use(lord, logger ? logger : &none);
     turn = lord->log->turn;
     lord->log->turn = !turn;
-    own = calls ? mine->inside[turn] : 0;
     /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
-    while (lord->log->inside[turn] != own) {
+    while (lord->log->inside[turn] != mine->inside[turn]) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);

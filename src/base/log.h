@@ -13,8 +13,8 @@
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
+/* Returns 1 if the thread is in this ledger's logger. */
+MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord);
 
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);

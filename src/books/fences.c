@@ -1,5 +1,4 @@
 #include "books/fences.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/memory.h"
 #include "books/threads.h"
@@ -251,43 +250,28 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
-MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
-    return mli_self.fence_lord == lord->generation &&
-           mli_frame_runs(&mli_self.fence_frame, here);
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord) {
+    return mli_self.fence_lord == lord->generation;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
-    const uintptr_t frame = mli_self.fence_frame;
-    void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_self.fence_lord = lord->generation;
-    mli_self.fence_frame = MLI_STACK_ADDRESS();
-    mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
     mli_self.fence_lord = outer;
-    mli_self.fence_frame = frame;
-    mli_self.fence_asked = asked;
     return answer;
 }
 /* Calls the host's `drop` of a fence. `lord` is NULL if no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
-    const uintptr_t frame = mli_self.fence_frame;
-    void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    if (lord) {
-        mli_self.fence_lord = lord->generation;
-        mli_self.fence_frame = MLI_STACK_ADDRESS();
-        mli_self.fence_asked = NULL;
-    }
+    if (lord) mli_self.fence_lord = lord->generation;
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
-    mli_self.fence_frame = frame;
-    mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
@@ -316,8 +300,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
-    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call, which runs a
-                                                                    function of a fence, drops it */
+    if (mli_fence_is_running(lord)) return; /* the outer call drops these fences */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
@@ -359,9 +342,6 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread has left a fence function by
-                                                           longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);

@@ -134,9 +134,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
    shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
-   address on the caller's stack. */
-MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
+/* Returns 1 if this thread is running a function of one of the ledger's fences. */
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord);
 /* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
    has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
    fence, and holds no lock. */

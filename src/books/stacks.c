@@ -429,9 +429,8 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 /* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
    of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
    sandbox may kill the process for that call. */
-static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
-                                         uintptr_t here) {
-    return !mli_is_orphan(lord, t) && !mli_frame_runs(&mli_self.unwinding, here);
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
+    return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
 /* Returns how many of `n` frames come before the first one that cannot be an address of code:
    garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
@@ -490,7 +489,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     *cut = MLI_CUT_NOT;
     if (may_unwind) {
-        mli_self.unwinding = MLI_STACK_ADDRESS();
+        mli_self.unwinding = 1;
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
@@ -541,7 +540,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_
     most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
-    may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
+    may = mli_stack_may_unwind(lord, t);
     depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));

@@ -18,7 +18,7 @@ typedef struct mli_levels {
 } mli_levels;
 
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
+   atomic, except gc_thread and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
                          callbacks lock and the lock of the phys */
@@ -39,7 +39,6 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
     uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 

@@ -1,5 +1,4 @@
 #include "calls/deferred.h"
-#include "os/unwind.h"
 #include "base/memory.h"
 #include "books/probes.h"
 #include "books/counters.h"
@@ -129,18 +128,6 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. In that case the outer
-   call, which runs the function, asks the other fences. A `done` that the thread left by longjmp
-   does not run any more, and its fence counts as not done. */
-static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
-    mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
-    if (mli_self.fence_lord != lord->generation) return 0;
-    if (mli_fence_is_running(lord, here)) return 1;
-    mli_self.fence_lord = 0;
-    if (left) (void)mli_fence_take_answer(lord, left, 0);
-    return 0;
-}
-
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
     mli_fence_record *next;
     for (; chain; chain = next) {
@@ -158,7 +145,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     uint32_t dev;
     mli_fence_record *f;
     if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
-    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
+    if (mli_fence_is_running(lord)) return 0; /* the outer call asks the other fences */
     round = mli_serial_next(lord);
     mli_fences_enter(lord);
     for (dev = 1; dev < devices; dev++) {
@@ -211,7 +198,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
+    if (mli_fence_is_running(lord)) return; /* the outer call asks the other fences */
     now = mli_ledger_now(lord);
     if (!mli_fences_try(lord)) return;
     q = mli_queue_due(p, call, now);

@@ -82,9 +82,6 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* the thread has left a logger by
-                                                              longjmp */
-        memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls

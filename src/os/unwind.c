@@ -1,11 +1,5 @@
 #include "os/unwind.h"
 
-/* Relies on stacks that grow downwards: a frame at or above the mark is outside the callback. */
-MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
-    if (here >= *mark) *mark = 0;
-    return *mark != 0;
-}
-
 /* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
    frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
    tells where the section begins and ends. mli_is_own compares an address with these bounds. A

@@ -1,6 +1,5 @@
-/* Owns the return addresses and frames of the current stack. It has the unwinders, knows MemLord's
-   own frames, and detects callbacks that were left by longjmp. It may use os/system. Locks:
-   none. */
+/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
+   MemLord's own frames. It may use os/system. Locks: none. */
 #ifndef MLI_OS_UNWIND_H
 #define MLI_OS_UNWIND_H
 #include "api/api.h"
@@ -22,17 +21,6 @@
 #define MLI_FRAME_POINTERS 0
 #define MLI_FRAME_ADDRESS() NULL
 #endif
-#if defined(__GNUC__)
-#define MLI_STACK_ADDRESS() ((uintptr_t)__builtin_frame_address(0))
-#else
-#define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
-#endif
-/* Returns 1 while a callback of the host runs on this thread. *mark is the address of the frame
-   that called the callback, or 0 if none runs. `here` is the address of the current frame. Inside
-   the callback `here` is a deeper frame than *mark. If it is not, longjmp has left the callback,
-   and *mark is set to 0. On a thread that changes stacks, as fibres do, *mark may be set to 0 too
-   early, or only at a later call. */
-MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
 /* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
    between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */

@@ -1,5 +1,4 @@
 #include "services/bands.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -517,7 +516,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
    the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
    a number of mli_serial_next. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   uint64_t newest, uintptr_t here, mli_gc_entry *out) {
+                                   uint64_t newest, mli_gc_entry *out) {
     const mli_gc_entry *c;
     uint64_t last;
     mli_callbacks_enter(lord);
@@ -527,27 +526,8 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
-    w->gc_frame = here;
     mli_callbacks_leave(lord);
     return c != NULL;
-}
-
-/* Begins a collection on a device. Returns 1, or 0 if another collection is running on the device.
-   A collection that this thread left by longjmp counts as failed, and is over. The exchange pairs
-   with the release store in mli_gc_run_callbacks. */
-static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    int left = 0;
-    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
-    mli_callbacks_enter(lord);
-    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
-    if (left) {
-        w->gc_thread = NULL;
-        w->gc_serial = 0;
-    }
-    mli_callbacks_leave(lord);
-    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
-    return left;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -634,7 +614,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    while (mli_gc_advance(lord, &device->watch, e, newest, MLI_STACK_ADDRESS(), &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, newest, &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
@@ -659,7 +639,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
+    if (mli_u32_exchange(&w->gc_running, 1)) return; /* pairs with mli_gc_run_callbacks */
     mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
@@ -685,7 +665,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
     int rest;
     *reclaimed = 0;
     if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
+    if (mli_u32_exchange(&device->watch.gc_running, 1)) /* pairs with mli_gc_run_callbacks */
+        return MEMLORD_E_STATE;
     mli_band_update(lord, dev, NULL, &v);
     rest = v.event.threshold && v.event.value >= v.event.threshold;
     v.event.reason = reason;

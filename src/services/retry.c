@@ -1,6 +1,5 @@
 #include "services/retry.h"
 #include "os/system.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
@@ -253,7 +252,6 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
-    const uintptr_t frame = mli_self.try_frame;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
@@ -261,10 +259,8 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
         mli_self.try_lord = q->lord->generation;
-        mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
-        mli_self.try_frame = frame;
         if (!answer && mli_key_valid(*storage)) break;
         mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
@@ -348,9 +344,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
                                             const memlord_site *site) {
     uint32_t dev;
     memlord_result r;
-    if (!lord || mli_self.in_host_alloc ||
-        (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
-         mli_self.try_lord == lord->generation))
+    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->generation)
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)

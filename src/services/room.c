@@ -1,7 +1,6 @@
 #include "services/room.h"
 #include "os/system.h"
 #include "os/machine.h"
-#include "os/unwind.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "books/threads.h"
@@ -112,18 +111,14 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 }
 
 /* Makes this thread the sampler of a physical device, stores in *source the source that it has to
-   call, and returns 1. Returns 0 if the device has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+   call, and returns 1. Returns 0 if the device has a sampler already. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys,
                                          mli_capacity_reader *source) {
-    int mine = !mli_u32_exchange(&phys->sampling, 1);
+    int mine;
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* if another thread is the sampler, it may be
-                                                        writing sampler_frame now */
-        mine = !mli_frame_runs(&phys->sampler_frame, here);
+    mine = !phys->sampler;
     if (mine) {
         phys->sampler = &mli_self;
-        phys->sampler_frame = here;
         phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
         *source = lord->room->capacity_readers[phys->device.type];
     }
@@ -141,7 +136,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
+    if (!mli_phys_sampler_set(lord, phys, &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -156,7 +151,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
     mli_callbacks_leave(lord);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with mli_phys_sampler_set */
     mli_phys_recheck(lord, phys);
     return r;
 }
@@ -211,21 +205,16 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
    ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
    callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
-    const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
-    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
-        (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
-        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
-        (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
+    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc || mli_self.try_lord ||
+        mli_self.log_calls.generation || mli_self.fence_lord)
         return 0;
     mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
-        inside = (phys->sampler == (void *)&mli_self &&
-                  mli_frame_runs(&phys->sampler_frame, here)) ||
-                 (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
+        const mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
+        inside = mli_phys_storage(lord, i)->sampler == (void *)&mli_self ||
+                 (w && w->gc_thread == (void *)&mli_self);
     }
     mli_callbacks_leave(lord);
     return !inside;
@@ -480,11 +469,7 @@ static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *
 /* Forgets the threads that sample, because a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 0; i < n; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_u32_store(&phys->sampling, 0);
-        phys->sampler = NULL;
-    }
+    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->sampler = NULL;
 }
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     MLI_LIFE_STATE(life, room);

@@ -484,10 +484,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
-    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    state->readers = NULL; /* drops the readers of reports that were left by longjmp */
     mli_snapshots_clear(lord);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));

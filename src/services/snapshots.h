@@ -51,8 +51,7 @@ typedef struct mli_snapshot {
 } mli_snapshot;
 
 /* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
-   of readers. If the report is left by longjmp, its reader stays in that list as long as the ledger
-   lives. */
+   of readers. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
