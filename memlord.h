@@ -8046,6 +8046,17 @@ typedef struct mli_current {
     mli_context *context;
 } mli_current;
 
+/* A block that a realloc of this thread has taken off the map, until the realloc ends. The process
+   may be killed meanwhile, and a reader of its memory finds the block here. If the map has the same
+   key, the slot does not count. The key is stored last, by a release. */
+#define MLI_SLOTS 4
+typedef struct mli_slot {
+    mli_u64 key;          /* 0: the slot is vacant */
+    uint64_t word1, word2; /* of the entry */
+    double scale;         /* the block's sampled stack: see mli_pick */
+    uint32_t row, type;
+} mli_slot;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -8085,6 +8096,7 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
+    mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -8156,6 +8168,11 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
+
+/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
+   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
+   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key);
 
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
@@ -8297,6 +8314,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
 #define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
+
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key) {
+    MLI_REQUIRE(key || !number || mli_is_inside());
+    mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
+    if (!number) return;
+    if (!t || t->id != number / MLI_SLOTS)
+        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+}
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -9809,6 +9835,7 @@ typedef struct mli_row_delta {
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
+    uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
@@ -10215,6 +10242,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
+        mli_slot_move(lord, d->slot, 0);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -17088,11 +17116,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
+/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
+   the slot, or 0 if none is vacant or if the threads without a record share this one. */
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
    *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. */
+   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
+   gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick);
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
    its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
@@ -17102,23 +17136,25 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Ends a detached block: counts it as closed, and frees its side record. */
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
+/* Ends a detached block: counts it as closed, makes its slot vacant, and frees its side record. */
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot);
 
 /* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
    `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
    entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block: puts it back on the map under a key, with a device and a size, and
-   counts the change. With `moves` the change counts as the end of one block and the start of
+/* Attaches a detached block: puts it back on the map under a key, with a device and a size, counts
+   the change, and makes its slot vacant. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read this word2 from the side record: another thread may free the side
    record once the block is on the map. If the map has no room, ends the block with its old bytes,
    and counts an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint64_t key, uint32_t dev, uint64_t bytes,
-                                            const memlord_site *site, int moves, uint64_t *rows);
+                                            uint32_t slot, uint64_t key, uint32_t dev,
+                                            uint64_t bytes, const memlord_site *site, int moves,
+                                            uint64_t *rows);
 
 /* Returns the route that was made last, or NULL if there is none. The member `next` of a route
    leads to the one made before it. */
@@ -17176,11 +17212,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0};
     return d;
 }
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0};
     return d;
 }
 
@@ -17594,14 +17630,30 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_slot *slot = t->slots;
+    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
+    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    slot->word1 = e->word1;
+    slot->word2 = e->word2;
+    slot->scale = pick->scale;
+    slot->row = pick->row;
+    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
+    mli_u64_store_release(&slot->key, e->key);
+    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+}
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
+        if (slot) *slot = mli_slot_take(lord, t, out, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -17629,10 +17681,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot) {
     mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
     d.attaches = MLI_BYTES(e->word1) + 1;
+    d.slot = slot;
     mli_cells_make(lord, t, &d, 1);
     mli_shard_enter_to_count(lord, t);
     mli_count(lord, t, &d, 1);
@@ -17648,8 +17702,9 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint64_t key, uint32_t dev, uint64_t bytes,
-                                            const memlord_site *site, int moves, uint64_t *rows) {
+                                            uint32_t slot, uint64_t key, uint32_t dev,
+                                            uint64_t bytes, const memlord_site *site, int moves,
+                                            uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
     const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
     const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
@@ -17677,6 +17732,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         n = 3;
     }
     d[0].attaches = had + 1;
+    d[0].slot = slot;
+    mli_slot_move(lord, slot, key);
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         const memlord_account account =
@@ -17691,7 +17748,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, was);
-    mli_entry_abandon(lord, t, e);
+    mli_entry_abandon(lord, t, e, slot);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
@@ -17756,7 +17813,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick, NULL))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
@@ -17765,7 +17822,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
-    r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
+    r = mli_entry_attach(lord, t, &e, 0, key, dev, bytes, site, 1, &rows);
     mli_stack_forget(lord);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
@@ -19093,17 +19150,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 /* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out, as mli_entry_detach does. Returns MEMLORD_OK
-   or MLI_PASS. */
+/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
+   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out);
+                                             mli_entry *out, uint32_t *slot);
 /* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
-   or MLI_PASS. Requires: this thread detached the block. */
+   or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site);
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site);
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
@@ -19711,7 +19769,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out) {
+                                             mli_entry *out, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -19730,6 +19788,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     }
     *out = *e;
+    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
     mli_detached_count(t, 1, MLI_BYTES(out->word1));
     mli_shard_leave(t);
@@ -19749,8 +19808,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     return has ? MEMLORD_OK : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     const uint64_t had = MLI_BYTES(from->word1);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
@@ -19764,6 +19824,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     special = mli_u32_load(&t->special);
     if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        (slot && slot / MLI_SLOTS != t->id) ||
         ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
         !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
         !mli_resize_site(t, special, site, &rows, &to) ||
@@ -19775,11 +19836,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         mli_shard_leave(t);
         return MLI_PASS;
     }
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
     e->word1 = bytes | rows.upper;
     e->word2 = rows.word2;
     mli_home_store(&home);
     mli_detached_count(t, -1, had);
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
     past = mli_rows_count_resize(&rows, had, bytes, to);
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
@@ -19814,11 +19877,16 @@ enum { /* values of memlord_realloc_token.state */
                              token */
 };
 
-/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
-   map, but still counted. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+/* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
+   is detached: it is off the map, but still counted. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick,
+                                uint32_t slot) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
-    token->word[4] = pick->row;
+    token->word[4] = (uint64_t)slot << 32 | pick->row;
+}
+/* Returns the number of the slot that has a token's block, or 0 if no slot has it. */
+static uint32_t mli_token_slot(const memlord_realloc_token *token) {
+    return (uint32_t)(token->word[4] >> 32);
 }
 /* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
@@ -19851,22 +19919,25 @@ static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, me
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
     mli_entry e;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e) == MLI_PASS) return MLI_PASS;
+    uint32_t slot;
+    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+        return MLI_PASS;
     mli_token_fill(lord, token, device, &e);
-    token->word[3] = token->word[4] = 0; /* the block has no sampled stack */
+    mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
 /* Ends a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint64_t new_storage,
                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
-    if (!lord || !token || token->state != MLI_TOKEN_LIVE || token->word[4] ||
+    if (!lord || !token || token->state != MLI_TOKEN_LIVE || (uint32_t)token->word[4] ||
         token->word[2] != mli_token_seal(lord, token))
         return MLI_PASS;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    if (mli_attach_fast(lord, token->device, &e, new_storage, bytes, site) == MLI_PASS)
+    if (mli_attach_fast(lord, token->device, &e, mli_token_slot(token), new_storage, bytes, site) ==
+        MLI_PASS)
         return MLI_PASS;
     token->state = MLI_TOKEN_USED;
     return MEMLORD_OK;
@@ -19883,6 +19954,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     mli_pick pick;
+    uint32_t slot;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -19894,9 +19966,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
     if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick, &slot) == MEMLORD_OK) {
         mli_token_fill(lord, token, device, &e);
-        mli_token_stack_set(token, &pick);
+        mli_token_stack_set(token, &pick, slot);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), verb ? site : NULL);
     } else if (storage) {
@@ -19956,8 +20028,8 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     } else {
         stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
-        r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
-                             storage ? site : NULL, 0, &rows);
+        r = mli_entry_attach(lord, call.t, &e, mli_token_slot(token), block.storage, call.dev,
+                             block.bytes, storage ? site : NULL, 0, &rows);
         mli_stack_forget(lord);
     }
     if (r == MEMLORD_OK) {
@@ -20512,7 +20584,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
-        mli_entry_abandon(lord, t, &e);
+        mli_entry_abandon(lord, t, &e, mli_token_slot(token));
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
     if (did)
@@ -27509,16 +27581,21 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
 }
 static MLI_COLD int mli_verify_books(mli_verify *v) {
     const mli_thread *t = mli_thread_first(v->lord);
+    uint64_t slots = 0;
     uint32_t i;
     int book;
     for (; t; t = mli_thread_next(t)) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
+        for (i = 0; i < MLI_SLOTS; i++) slots += mli_u64_load(&t->slots[i].key) != 0;
     }
     /* the sums are modulo 2^64, and below 0 each row would agree with them */
     if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
         return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
                                0 - v->detached.blocks, 0 - v->detached.bytes);
+    if (slots > v->detached.blocks)
+        return mli_verify_fail(v, "%ju slots have blocks; %ju reallocs are open", slots,
+                               v->detached.blocks);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;

@@ -102,6 +102,17 @@ typedef struct mli_current {
     mli_context *context;
 } mli_current;
 
+/* A block that a realloc of this thread has taken off the map, until the realloc ends. The process
+   may be killed meanwhile, and a reader of its memory finds the block here. If the map has the same
+   key, the slot does not count. The key is stored last, by a release. */
+#define MLI_SLOTS 4
+typedef struct mli_slot {
+    mli_u64 key;          /* 0: the slot is vacant */
+    uint64_t word1, word2; /* of the entry */
+    double scale;         /* the block's sampled stack: see mli_pick */
+    uint32_t row, type;
+} mli_slot;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -141,6 +152,7 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
+    mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -212,6 +224,11 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
+
+/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
+   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
+   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key);
 
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);

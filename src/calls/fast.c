@@ -619,7 +619,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out) {
+                                             mli_entry *out, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -638,6 +638,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     }
     *out = *e;
+    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
     mli_detached_count(t, 1, MLI_BYTES(out->word1));
     mli_shard_leave(t);
@@ -657,8 +658,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     return has ? MEMLORD_OK : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     const uint64_t had = MLI_BYTES(from->word1);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
@@ -672,6 +674,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     special = mli_u32_load(&t->special);
     if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        (slot && slot / MLI_SLOTS != t->id) ||
         ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
         !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
         !mli_resize_site(t, special, site, &rows, &to) ||
@@ -683,11 +686,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         mli_shard_leave(t);
         return MLI_PASS;
     }
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
     e->word1 = bytes | rows.upper;
     e->word2 = rows.word2;
     mli_home_store(&home);
     mli_detached_count(t, -1, had);
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
     past = mli_rows_count_resize(&rows, had, bytes, to);
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
