@@ -7969,6 +7969,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
@@ -7993,8 +7994,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
-    MLI_SPECIAL_SERVED =
-        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
+    MLI_SPECIAL_SERVED = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE |
+                         MLI_SPECIAL_STACKS | MLI_SPECIAL_ACCOUNT
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
@@ -8097,6 +8098,9 @@ typedef struct mli_thread {
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
+    struct mli_side_record *sides[MLI_SIDES_MAX]; /* side records of blocks that the thread has
+                                freed, for its next blocks with an account */
+    uint32_t side_count;     /* how many there are; the records are all zeros */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -8137,9 +8141,11 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+    MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
+                              key from them; the end of a call has no work for this bit */
+    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
                               of that type are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+    MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
                                                          (mli_watch) are set */
@@ -11374,6 +11380,11 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held);
 
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
+   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
+   called inside a shard. */
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes);
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with
    memlord_account_charge. */
@@ -11583,6 +11594,18 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
     r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
     mli_lock_drop(&b->lock);
     return r == MEMLORD_OK;
+}
+
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes) {
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_selects(b->stat.device, device) &&
+           mli_account_fits(b->stat.bytes + b->held, bytes, MLI_BYTES_MAX);
+    if (fits) (void)mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
@@ -16564,6 +16587,20 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
+/* Charges a new block of the fast way to an account, and returns its word2, which points to a side
+   record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
+   changed nothing, if the thread has no such record, or if mli_account_charge_on returns 0. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes);
+/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
+   more than an account. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
+/* Takes a freed block off its account, and keeps its side record for the thread. Requires:
+   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
+   record any more. */
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
+
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
@@ -16660,6 +16697,32 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     else if (!mli_ticket_charge(lord, account, bytes - side->charged))
         return;
     side->charged = bytes;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes) {
+    mli_side_record *side;
+    if (!t->side_count || !mli_account_charge_on(lord, account, device, bytes)) return 0;
+    side = t->sides[--t->side_count];
+    side->word2 = word2;
+    side->account = account;
+    side->charged = bytes;
+    return (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
+}
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
+    const mli_side_record *side = mli_side_record_of(word2);
+    const memlord_meta *meta = &side->meta;
+    if (side->fences || side->serial || side->parts || side->refs) return 1;
+    if (meta->name || meta->dtype || meta->rank || meta->flags) return 1;
+    return side->word2;
+}
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2) {
+    mli_side_record *side = mli_side_record_of(word2);
+    MLI_REQUIRE(t->side_count < MLI_SIDES_MAX);
+    mli_account_credit_block(lord, side->account, side->charged);
+    memset(side, 0, sizeof *side);
+    t->sides[t->side_count++] = side;
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
@@ -17025,6 +17088,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
+/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
 /* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
    record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
    the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
@@ -17190,7 +17255,8 @@ struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
     mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys */
+                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
+                                               set, but for a moment */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -17321,19 +17387,21 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
-        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+        if (!mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) continue;
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+        return;
     }
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
-static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
     for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+        if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
+            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
         return 1;
     }
     return 0;
@@ -17546,7 +17614,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
@@ -18353,12 +18421,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
    (mli_fence_is_running). */
 
 /* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
+   these already.
    May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
    the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }
@@ -19298,12 +19367,22 @@ static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
     return 1;
 }
 
-/* Returns 1 if the fast way serves an alloc with these options: no ticket, no account, and no other
-   stream than that of the thread. */
+/* Returns 1 if the fast way serves an alloc with these options: no ticket, and no other stream than
+   that of the thread. */
 static MLI_HOT int mli_opts_served(const mli_thread *t, const memlord_alloc_opts *opts) {
-    return !opts->ticket && (!opts->account || opts->account == MEMLORD_NONE) &&
-           (!opts->stream ||
-            t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+    return !opts->ticket && (!opts->stream ||
+                             t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+}
+/* Charges a new block to the account that the call or the thread names, and returns its word2.
+   Returns 0, and has changed nothing, if this way does not serve that. */
+static MLI_NOINLINE uint64_t mli_word2_charged(memlord *lord, mli_thread *t, memlord_device device,
+                                               const memlord_alloc_opts *opts, uint64_t word2,
+                                               uint64_t bytes) {
+    memlord_account account = opts ? opts->account : 0;
+    if (account == MEMLORD_NONE ||
+        (!account && !mli_selects(t->now.account_device, device)))
+        return word2;
+    return mli_side_open(lord, t, account ? account : t->now.account, device, word2, bytes);
 }
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
    cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
@@ -19339,7 +19418,8 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has more than one reference, a sampled stack or a side record, if its
+   Returns 0 if the block has more than one reference, a sampled stack or more than an account in a
+   side record, if its
    device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
    if the block has a site or a tag. The block is most often on `device`. The processor predicts
    that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
@@ -19360,14 +19440,18 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
             mli_type_of(lord, rows->dev) != (uint16_t)device.type)
             return 0;
     }
-    if (MLI_UNLIKELY(e->word2 & (plain ? MLI_ROWS_MASK : MLI_HAS_SIDE))) return 0;
     rows->word2 = e->word2;
-    row = plain ? 0 : MLI_SITE_ROW(e->word2);
+    if (plain) return !(e->word2 & MLI_ROWS_MASK);
+    if (MLI_UNLIKELY(rows->word2 & MLI_HAS_SIDE)) {
+        rows->word2 = mli_side_plain(e->word2);
+        if (rows->word2 & MLI_HAS_SIDE || t->side_count == MLI_SIDES_MAX) return 0;
+    }
+    row = MLI_SITE_ROW(rows->word2);
     if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    if (plain || !(e->word2 & MLI_TAG_BITS)) return 1;
+    if (!(rows->word2 & MLI_TAG_BITS)) return 1;
     rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
-    if (MLI_UNLIKELY((e->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
-        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(e->word2));
+    if (MLI_UNLIKELY((rows->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
+        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(rows->word2));
     return rows->tag_cell != NULL;
 }
 
@@ -19396,6 +19480,8 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     mli_shard_leave(t);
     if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
                                                             size */
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
@@ -19437,6 +19523,7 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     int64_t past = 0;
     mli_home home;
     mli_entry *e, put;
+    uint64_t word2;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         (opts && MLI_UNLIKELY(!mli_opts_served(t, opts))) ||
         ((special & MLI_SPECIAL_STACKS) && MLI_UNLIKELY(!mli_stack_passes(t, bytes))) ||
@@ -19449,15 +19536,24 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
         mli_shard_leave(t);
         return mli_open_pass(lord, device, storage, bytes, site, way);
     }
+    word2 = rows.word2;
+    if (!plain && MLI_UNLIKELY((special & MLI_SPECIAL_ACCOUNT) || (opts && opts->account))) {
+        word2 = e ? mli_word2_charged(lord, t, device, opts, word2, bytes) : 0;
+        if (!word2) {
+            mli_home_unlock(&home);
+            mli_shard_leave(t);
+            return mli_open_pass(lord, device, storage, bytes, site, way);
+        }
+    }
     if (plain || MLI_LIKELY(e != NULL)) {
         e->key = storage;
         e->word1 = bytes | rows.upper;
-        e->word2 = rows.word2;
+        e->word2 = word2;
         mli_home_store(&home);
     } else {
         put.key = storage;
         put.word1 = bytes | rows.upper;
-        put.word2 = rows.word2;
+        put.word2 = word2;
         past = -(int64_t)mli_window_insert(lord, t, (uint32_t)device.type, &put);
         if (past > 0) return mli_open_pass(lord, device, storage, bytes, site, way);
     }
@@ -19598,7 +19694,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     mli_probe probe;
     int beyond = 0;
     const mli_entry *e = NULL;
-    uint64_t bytes;
+    uint64_t bytes, word2;
     int64_t past;
     if (MLI_LIKELY(!(special & ~(uint32_t)MLI_SPECIAL_SERVED)))
         e = mli_spot_find(lord, t, (uint32_t)device.type, storage, plain, &home, &probe, &beyond);
@@ -19611,6 +19707,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
             return MEMLORD_OK;
         return mli_close_pass(lord, device, storage, how, site, way);
     }
+    word2 = e->word2;
     mli_spot_erase(&home, &probe, beyond);
     past = mli_rows_count_free(&rows, bytes);
     if (site && (special & MLI_SPECIAL_SITES)) {
@@ -19620,6 +19717,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
         else
             past = -1;
     }
+    if (!plain && MLI_UNLIKELY(word2 & MLI_HAS_SIDE)) mli_side_close(lord, t, word2);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, plain ? t->latest.dev : rows.dev)))
         return (int)mli_free_finish(lord, plain ? t->latest.dev : rows.dev, storage, site, bytes,
                                     rows.word2);
@@ -19673,7 +19771,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     mli_entry *e;
     uint32_t refs;
     if (!mli_is_current(lord) || !mli_key_valid(storage) ||
-        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED))
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        (t->now.tag && t->now.tag != t->latest.tag)) /* the general path makes the tag's row */
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
@@ -19719,13 +19818,15 @@ static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_
 }
 /* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
    had before. Leaves the shard. */
-static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t word2,
-                                          uint64_t was) {
+static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                          uint64_t word2, uint64_t was) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
     mli_shard_leave(t);
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
@@ -19749,7 +19850,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE) ||
+        MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
         MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
@@ -19763,7 +19865,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, was);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, was);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -19847,7 +19949,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, from->word2);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, from->word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }

@@ -16,7 +16,8 @@ struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
     mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys */
+                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
+                                               set, but for a moment */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -147,19 +148,21 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
-        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+        if (!mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) continue;
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+        return;
     }
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
-static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
     for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+        if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
+            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
         return 1;
     }
     return 0;
@@ -372,7 +375,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }

@@ -81,6 +81,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
+/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
 /* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
    record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
    the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the

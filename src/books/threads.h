@@ -25,6 +25,7 @@
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
@@ -49,8 +50,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
-    MLI_SPECIAL_SERVED =
-        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
+    MLI_SPECIAL_SERVED = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE |
+                         MLI_SPECIAL_STACKS | MLI_SPECIAL_ACCOUNT
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
@@ -153,6 +154,9 @@ typedef struct mli_thread {
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
+    struct mli_side_record *sides[MLI_SIDES_MAX]; /* side records of blocks that the thread has
+                                freed, for its next blocks with an account */
+    uint32_t side_count;     /* how many there are; the records are all zeros */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -193,9 +197,11 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+    MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
+                              key from them; the end of a call has no work for this bit */
+    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
                               of that type are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+    MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
                                                          (mli_watch) are set */
