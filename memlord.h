@@ -6057,14 +6057,6 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
-   block, and tries again: see books/names. */
-typedef struct mli_spare_block {
-    void *block;
-    size_t size;   /* bytes of the block */
-    size_t wanted; /* bytes of the allocation that failed last */
-} mli_spare_block;
-
 /* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
    see base/memory. */
 #define MLI_GRAIN_BITS 7
@@ -6286,6 +6278,8 @@ typedef struct mli_process_state {
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
+    struct mli_cold *cold;    /* memory of the thread that has the cold lock, for mli_cold_alloc;
+                                 guarded by this lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -6309,17 +6303,6 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides the arguments of
-   the call. */
-typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
-                                          address, and their bytes */
-    uint64_t unknown;           /* frees of storages that the map does not have */
-    memlord_device from_device; /* the device before a move */
-    uint64_t from;              /* the storage before a move; 0: there was no move */
-} mli_debug_note;
-
 /* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
@@ -6335,7 +6318,8 @@ typedef struct mli_used {
 } mli_used;
 #define MLI_USED 8
 
-/* The state of the current thread. Only the thread itself reads and writes it. Other threads may
+/* The state of the current thread. A parameter of a call does not belong here, but in its mli_call
+   (books/threads). Only the thread itself reads and writes this state. Other threads may
    compare the address of this state, but may not read through it, because the system may free the
    state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
    ledger, because no ledger has the generation 0. */
@@ -6359,50 +6343,17 @@ typedef struct mli_self_state {
                                 none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uint32_t unwinding;      /* 1: the thread is in an unwinder */
-    const memlord_site *site; /* the site given to the thread's call on the general path
-                                 (calls/record); NULL: none */
-    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
-    uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
-                                not logged yet; 0: none */
-    void *caller;            /* the return address of the thread's call on the general path; NULL:
-                                not known */
-    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
-                                not known */
-    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
-    struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
-                                    block that the call in progress begins */
-    uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
-                                block is not picked */
-    uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
-                                counts no new alloc */
-    uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
-                                is not the thread's last picked block, so the call does not change
-                                mli_thread.taken_key */
+    void *unwound;           /* the frame at which an unwinder by frame pointers begins, while the
+                                thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
-    mli_debug_note note;     /* numbers for the debug line of the call in progress: see
-                                books/blocks */
-    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
-                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
-
-/* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path (calls/record). */
-#define MLI_NOTE_CALLER() \
-    (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
-#define MLI_NOTE_ENTERED()                                                                    \
-    (MLI_NOTE_CALLER(),                                                                       \
-     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
-            (mli_self.caller = mli_self.entered)))
 
 /* ------------------------------------------------------------------------- src/base/ledger.c -- */
 
@@ -6467,7 +6418,7 @@ static void *mli_return_address_plain(uintptr_t address) {
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.unwound : own), from = (uintptr_t)own;
     const size_t size = 2 * sizeof at;
     size_t n = 0;
     (void)user;
@@ -7960,7 +7911,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    orphan record. */
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
-   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
    stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
    it meanwhile. No helper waits for the end of another helper. */
@@ -8058,6 +8009,57 @@ typedef struct mli_slot {
     uint32_t row, type;
 } mli_slot;
 
+/* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
+typedef struct mli_debug_note {
+    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
+                                          address, and their bytes */
+    uint64_t unknown;           /* frees of storages that the map does not have */
+    memlord_device from_device; /* the device before a move */
+    uint64_t from;              /* the storage before a move; 0: there was no move */
+} mli_debug_note;
+
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
+   Those that come off tickets of the account that the block is charged to come off when it is
+   charged, so that the account never counts them twice. */
+typedef struct mli_ticket_draw {
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
+    uint64_t bytes;
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
+                             thread */
+    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
+} mli_ticket_draw;
+
+/* A call on the general path (calls/record): what its steps tell each other. mli_call_get begins
+   it. It is valid until the call has given its record back and runs code of the host, which may
+   make the next call of this thread. So whoever runs a logger, a fence or mli_call_end copies first
+   what it needs later. The ledger's allocator also is code of the host, but a call that it makes
+   has no record. An unwinder's calls are calls of their own: mli_stack_unwind keeps this one. */
+typedef struct mli_call {
+    struct mli_thread *t;     /* the record in which the call counts */
+    uint32_t dev;             /* the number of the block's device */
+    const memlord_site *site; /* the site given to the call; NULL: none */
+    void *caller;             /* the return address of the public function; NULL: not known */
+    void *frame;              /* the frame of that function; NULL: not known */
+    void *entered;            /* the return address of memlord_alloc, if it may lead to this call;
+                                 NULL: not noted, see MLI_NOTE_ENTRY */
+    mli_ticket_draw draw;     /* the part of the call's bytes that may come off tickets */
+    struct {                  /* the stack of the block that the call begins: see mli_pick */
+        double scale;
+        struct mli_picks *part; /* the part of the table of picked blocks that has room for it */
+        uint64_t had;         /* the bytes that the block had before the call */
+        uint32_t row;         /* 0: the block is not picked */
+        uint32_t again;       /* 1: the call resizes the block, so the stack counts no new alloc */
+        uint32_t kept;        /* 1: the block keeps the stack that it had, and it is not the
+                                 thread's last picked block, so that one stays: see taken_key */
+    } pick;
+    mli_debug_note note;
+} mli_call;
+
+/* Notes the return address and the frame of the public function that makes a call. */
+#define MLI_NOTE_CALLER(call) \
+    (void)((call)->caller = MLI_RETURN_ADDRESS(), (call)->frame = MLI_FRAME_ADDRESS())
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -8113,6 +8115,8 @@ typedef struct mli_thread {
     uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
                                 thread has had no block picked */
     uint32_t taken_type;     /* the device type of this block */
+    mli_call call;           /* the thread's latest call on the general path; the orphan record's
+                                stays unused */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -8273,6 +8277,16 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
+
+/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
+   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
+   stack of the public function. */
+MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
+                                  const memlord_site *site);
+/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. */
+MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
+                                                const memlord_site *site);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
    call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
@@ -8546,6 +8560,20 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
     return mli_thread_get_slow(lord);
+}
+
+MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
+                                  const memlord_site *site) {
+    mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
+    memset(call, 0, sizeof *call);
+    call->t = t;
+    call->site = site;
+    return call;
+}
+MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
+                                                const memlord_site *site) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    return t ? mli_call_of(lord, t, own, site) : NULL;
 }
 
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
@@ -10516,7 +10544,12 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
+       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
+       do {
+           mli_cold_enter(&cold);
+           cold.r = mli_x_locked(lord);
+       } while (mli_cold_leave(lord, &cold));
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
@@ -10551,13 +10584,21 @@ typedef struct mli_dict {
    neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Takes the cold lock, for functions whose names end in _locked. */
-MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
+/* The tries of a function that takes the cold lock. */
+typedef struct mli_cold {
+    memlord_result r; /* the result of the latest try */
+    void *block;      /* memory for the next try, or NULL */
+    size_t size;      /* the bytes of `block` */
+    size_t wanted;    /* the bytes of the allocation that failed last */
+} mli_cold;
 
-/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
-   and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
-   allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
-MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
+/* Takes the cold lock, for functions whose names end in _locked. */
+MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold);
+
+/* Drops the cold lock. If cold->r is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
+   and returns 1; the caller must then try again. Else returns 0, and cold->r is final. If the
+   allocator fails, returns 0, and cold->r is MEMLORD_E_NOMEM. */
+MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold);
 
 /* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
    the next string is put in the table. */
@@ -10645,32 +10686,32 @@ typedef struct mli_index_pair {
 /* -- memory under the cold lock -- */
 
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
-    mli_spare_block *spare = &mli_self.spare;
-    void *p = spare->size == size ? spare->block : NULL;
+    mli_cold *cold = mli_process.cold;
+    void *p = cold->size == size ? cold->block : NULL;
     if (p)
-        spare->block = NULL;
+        cold->block = NULL;
     else if (size <= (size_t)1 << MLI_PIECE_MAX_BITS)
         p = mli_piece_new(lord, size);
-    if (!p) spare->wanted = size;
+    if (!p) cold->wanted = size;
     return p;
 }
 
-MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
+MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold) {
     mli_lock_take(&mli_process.cold_lock);
+    mli_process.cold = cold;
 }
 
-MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
-    mli_spare_block *spare = &mli_self.spare;
+MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold) {
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* the block is still here if the retry did not
-                                                      use it, because another thread did the same
-                                                      work */
-    spare->block = NULL;
-    if (*result != MLI_AGAIN) return 0;
-    spare->size = spare->wanted;
-    spare->block = mli_own_alloc(lord, spare->size);
-    if (!spare->block) *result = MEMLORD_E_NOMEM;
-    return spare->block != NULL;
+    mli_own_free(lord, cold->block, cold->size); /* the block is still here if the retry did not
+                                                    use it, because another thread did the same
+                                                    work */
+    cold->block = NULL;
+    if (cold->r != MLI_AGAIN) return 0;
+    cold->size = cold->wanted;
+    cold->block = mli_own_alloc(lord, cold->size);
+    if (!cold->block) cold->r = MEMLORD_E_NOMEM;
+    return cold->block != NULL;
 }
 
 /* -- cold tables -- */
@@ -10876,13 +10917,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     do {
-        mli_cold_enter();
-        r = mli_name_locked(lord, text, kept);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_name_locked(lord, text, kept);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
@@ -11150,16 +11191,16 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     *dev = mli_dev_known(lord, d);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     do {
-        mli_cold_enter();
-        r = mli_device_add_locked(lord, d, dev);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_device_add_locked(lord, d, dev);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
@@ -11415,10 +11456,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
         uint32_t n;
-        mli_cold_enter();
+        mli_cold_enter(&cold);
         n = mli_u32_load(count);
         h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
@@ -11426,9 +11467,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
             mli_u32_store(count, n + 1);
         }
-        r = h ? MEMLORD_OK : MLI_AGAIN;
-    } while (mli_cold_leave(lord, &r));
-    if (r) return r;
+        cold.r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return cold.r;
     mli_lock_take(lock);
     h->next = *list;
     *list = h;
@@ -12028,14 +12069,15 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
     mli_site_origin from;
     mli_site_record *site;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return NULL;
     from = mli_site_origin_of(lord, planted);
     do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, &from, &site);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_find_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return NULL;
+    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
 /* -- return addresses: modules and the places in them -- */
@@ -12190,17 +12232,17 @@ static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *addre
     char executable[MLI_PATH_MAX];
     mli_site_record *site = NULL;
     mli_image image;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return NULL;
     if (module)
         image = module->image;
     else
         mli_image_at(address, &image, executable);
     do {
-        mli_cold_enter();
-        r = mli_place_find_locked(lord, address, &image, &site);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? site : NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_place_find_locked(lord, address, &image, &site);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? site : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address) {
     mli_site_record *site = NULL;
@@ -12245,12 +12287,12 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
                                                     const memlord_site *from) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
-        mli_cold_enter();
-        r = mli_site_display_locked(lord, site, from);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_display_locked(lord, site, from);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
@@ -12358,14 +12400,14 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                                  uint32_t dev, uint32_t *number) {
     mli_site_origin from = {NULL, NULL};
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (book == MLI_BOOK_SITE) from = mli_site_origin_of(lord, (const memlord_site *)identity);
     do {
-        mli_cold_enter();
-        r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity, dev,
-                                number);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity,
+                                     dev, number);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
@@ -12460,7 +12502,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
     const size_t size = sizeof(mli_functions) + count * sizeof *functions;
     mli_site_record *record;
     mli_functions *all;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (!lord) return MEMLORD_OK;
     if (!site || !functions || !count || count > MLI_FUNCTIONS_MAX) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
@@ -12470,11 +12512,11 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
     all->count = (uint32_t)count;
     all->at = (memlord_function *)(void *)(all + 1);
     do {
-        mli_cold_enter();
-        r = mli_site_functions_locked(lord, record, functions, all);
-    } while (mli_cold_leave(lord, &r));
-    if (r) mli_own_free(lord, all, size);
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_functions_locked(lord, record, functions, all);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) mli_own_free(lord, all, size);
+    return cold.r;
 }
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
@@ -12492,34 +12534,24 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
-   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
-   whose site is still needed. */
-static MLI_HOT void mli_site_given(const memlord_site *site) {
-    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
-}
-
-/* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
+/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
    the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
    Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
    block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
    no tag. Requires: the caller holds no lock, except perhaps the orphan lock
    (mli_threads_state). */
-MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
-                                          uint64_t storage, uint64_t bytes, uint64_t word2);
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
+                                          memlord_device device, uint64_t storage, uint64_t bytes,
+                                          uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
    is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet, except refusals, which mli_refuse logs. Requires: the
-   caller holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
-   nothing: a later call of the thread logs these mistakes. */
-static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
-}
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
+   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
+   the caller holds no lock. */
+MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
 
 /* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
    is no such mistake. Requires: the caller holds no lock. */
@@ -12562,6 +12594,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
+    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
+                          or set to 0 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -12613,12 +12647,12 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
-                                          uint64_t storage, uint64_t bytes, uint64_t word2) {
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
+                                          memlord_device device, uint64_t storage, uint64_t bytes,
+                                          uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
     const uint64_t now = mli_ledger_age(lord);
-    const memlord_site *site = mli_self.site;
     const memlord_site *kept = site ? mli_site_kept(lord, site) : NULL;
     mli_anomaly *a;
     int is_new;
@@ -12635,7 +12669,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = lord->generation;
+        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -12707,11 +12741,14 @@ static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
+/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
+   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
+    if (MLI_LIKELY(!mli_u32_load(&lord->anomalies->untold))) return;
     if (mli_self.in_host_alloc || mli_log_runs(lord)) return;
-    mli_self.untold = 0;
+    mli_u32_store(&lord->anomalies->untold, 0);
     if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
     while (mli_anomaly_untold(lord, &a))
         if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
@@ -12719,8 +12756,10 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
     mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
-    mli_site_given(place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0, 0);
+    const memlord_site *site =
+        place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL;
+    (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0,
+                           0);
     mli_anomalies_tell(lord);
 }
 
@@ -12766,8 +12805,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-        mli_site_given(site);
-        is_new = mli_anomaly_note(lord, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
+        is_new = mli_anomaly_note(lord, site, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
         logs = !mli_log_runs(lord);
         if (logs &&
             (!mli_u32_exchange(&lord->anomalies->refused[refuser][r == MEMLORD_E_DEVICE], 1) ||
@@ -13289,7 +13327,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
    counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     mli_birth birth;
     uint64_t key;
     uint32_t number;
@@ -13299,10 +13337,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     number = mli_birth_number(lord, &birth, &key);
     if (number) return number;
     do {
-        mli_cold_enter();
-        r = mli_birth_find_locked(lord, &birth, &number);
-    } while (mli_cold_leave(lord, &r));
-    if (r) mli_loss_add(lord, MLI_LOST_scopes);
+        mli_cold_enter(&cold);
+        cold.r = mli_birth_find_locked(lord, &birth, &number);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) mli_loss_add(lord, MLI_LOST_scopes);
     return number;
 }
 
@@ -13447,17 +13485,17 @@ static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
     const mli_cache_entry *memo = mli_cache_find(t, place->file, salt);
     mli_site_record *site = memo ? (mli_site_record *)memo->value : NULL;
     mli_site_origin from;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (site && site->original.line == place->line && !strcmp(site->original.file, place->file) &&
         !strcmp(site->original.function, place->function))
         return site;
     from.planted = place;
     from.module = mli_module_of(place->file);
     do {
-        mli_cold_enter();
-        r = mli_site_content_locked(lord, &from, &site);
-    } while (mli_cold_leave(lord, &r));
-    if (r) return NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_content_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return NULL;
     mli_cache_set(lord, t, place->file, salt, site, 0);
     return site;
 }
@@ -13763,11 +13801,12 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 /* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+/* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
    which the call has reserved room. The caller is inside the shard, or no other thread can reach
    the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call,
+                                               const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
    functions: the caller is inside the shard, or no other thread can reach the entry. */
@@ -13782,28 +13821,26 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
    `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table and has not used. */
-MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the stack `pick` to the block that this call records under `key`. The call moves the
-   block that had this stack, or puts that block back on the map. The block under `key` counts in
-   the totals of the stack on `dev`, for the site with the row `site`. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site);
+MLI_PRIVATE void mli_stack_forget(mli_call *call);
+/* Gives the stack `pick` to the block that a call records under `key`. The call moves the block
+   that had this stack, or puts that block back on the map. The block under `key` counts in the
+   totals of the stack on the call's device, for the site with the row `site`. */
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
+                                         uint64_t key, uint32_t site);
 
-/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
    alloc. */
-MLI_PRIVATE void mli_stack_again(uint64_t bytes);
+MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
 
-/* Decides at random whether the alloc that this call records is picked. If so, finds the stack,
-   reserves room for `key` in the table, and notes the stack's row in mli_self for mli_pick_put.
+/* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
+   reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
    Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site);
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
+                                              uint64_t bytes);
 /* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
-static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
-                                   uint64_t bytes, const memlord_site *site) {
-    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_pick_slow(lord, t, dev, key, bytes, site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
+    if (MLI_UNLIKELY(mli_u32_load(&call->t->special) & MLI_SPECIAL_STACKS))
+        mli_stack_pick_slow(lord, call, key, bytes);
 }
 
 /* Returns the depth of a row's stack. */
@@ -13845,12 +13882,11 @@ typedef struct mli_stack_tables {
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
    ledger, so that the linker can drop them from a program that takes no stacks. */
 typedef struct mli_stack_calls {
-    void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
-                 const memlord_site *site);
-    uint64_t (*put)(memlord *lord, const mli_entry *e);
+    void (*pick)(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes);
+    uint64_t (*put)(memlord *lord, mli_call *call, const mli_entry *e);
     mli_pick (*find)(memlord *lord, const mli_entry *e, int remove);
     void (*off)(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees, int undo);
-    void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
+    void (*keep)(memlord *lord, mli_call *call, const mli_pick *pick, uint64_t key, uint32_t site);
 } mli_stack_calls;
 
 /* Returns the ledger's mli_stack_calls, or NULL before the first mli_stacks_begin. The acquire load
@@ -14011,15 +14047,15 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     int stays;
     if (n || !site) return n;
     stays = site->address == address && mli_site_record_of(lord, address) == site;
     do {
-        mli_cold_enter();
-        r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? n : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? n : 0;
 }
 
 /* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
@@ -14051,13 +14087,13 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
-    memlord_result r = MEMLORD_OK;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (row) return row;
     do {
-        mli_cold_enter();
-        r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? row : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? row : 0;
 }
 /* Returns the row of the stack that has these return addresses, the innermost first, below the node
    `root`. Returns 0 if there is no room for the row or for a node. */
@@ -14105,15 +14141,16 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Adds the block that the current public call opens to the totals of its stack. A reader loads the
-   samples and their bytes before the estimates that include them: see mli_stack_totals_of. */
-static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+/* Adds the block that a call opens to the totals of its stack. A reader loads the samples and their
+   bytes before the estimates that include them: see mli_stack_totals_of. */
+static void mli_stack_debit(memlord *lord, const mli_call *call, const mli_pick *pick,
+                            uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
-    const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
+    const uint64_t weight = mli_pick_weight(pick, bytes), had = call->pick.had;
     mli_stack_vary(row, mli_pick_variance(pick, bytes));
     (void)mli_u64_add(&row->blocks, 1);
     mli_u64_max(&row->peak, (int64_t)(mli_u64_add(&row->live, weight) + weight));
-    if (!mli_self.pick_again) {
+    if (!call->pick.again) {
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
@@ -14145,17 +14182,17 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-/* Adds the block that the current public call opens to the table and to the row of its stack. */
-static MLI_COLD uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
+/* Adds the block that a call opens to the table and to the row of its stack. */
+static MLI_COLD uint64_t mli_stack_put(memlord *lord, mli_call *call, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
-    pick.row = mli_self.pick_row;
-    pick.scale = mli_self.pick_scale;
-    mli_self.pick_row = 0;
-    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_pick_add(mli_self.pick_part, &pick);
-    mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
+    pick.row = call->pick.row;
+    pick.scale = call->pick.scale;
+    call->pick.row = 0;
+    if (!call->pick.kept) mli_taken_set(lord, &pick);
+    mli_pick_add(call->pick.part, &pick);
+    mli_stack_debit(lord, call, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
 /* Returns the entry of a picked block in the table. If `remove` is 1, also removes it. */
@@ -14171,9 +14208,9 @@ static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t
     mli_stack_credit(lord, pick, bytes, undo);
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
-    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
-    return mli_stack_calls_of(lord)->put(lord, e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call, const mli_entry *e) {
+    if (MLI_LIKELY(!call->pick.row)) return 0;
+    return mli_stack_calls_of(lord)->put(lord, call, e);
 }
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED)) return mli_pick_none;
@@ -14197,40 +14234,39 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
-   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
-   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
-static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
+/* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
+   call ends with mli_stack_forget. */
+static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.pick_part = row ? mli_picks_of(lord, key) : NULL;
-    mli_self.pick_row = row && mli_pick_reserve(lord, mli_self.pick_part) ? row : 0;
-    mli_self.pick_scale = scale;
-    mli_self.pick_again = mli_self.pick_kept = 0;
-    mli_self.pick_had = 0;
-    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    call->pick.part = row ? mli_picks_of(lord, key) : NULL;
+    call->pick.row = row && mli_pick_reserve(lord, call->pick.part) ? row : 0;
+    call->pick.scale = scale;
+    call->pick.again = call->pick.kept = 0;
+    call->pick.had = 0;
+    if (!call->pick.row) mli_stat_add(lord, call->dev, MLI_STAT_dropped_sites, 1);
 }
-MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    (void)lord;
-    if (MLI_LIKELY(!mli_self.pick_row)) return;
-    mli_self.pick_row = 0;
-    mli_pick_unreserve(mli_self.pick_part);
+MLI_PRIVATE void mli_stack_forget(mli_call *call) {
+    if (MLI_LIKELY(!call->pick.row)) return;
+    call->pick.row = 0;
+    mli_pick_unreserve(call->pick.part);
 }
-static MLI_COLD void mli_stack_keep_row(memlord *lord, const mli_pick *pick, uint64_t key,
-                                        uint32_t dev, uint32_t site) {
+static MLI_COLD void mli_stack_keep_row(memlord *lord, mli_call *call, const mli_pick *pick,
+                                        uint64_t key, uint32_t site) {
     const uint32_t node = mli_stack_row_at(lord, pick->row)->node;
-    const uint32_t row = mli_stack_row_of_node(lord, node, dev, site);
-    mli_stack_set(lord, row, key, dev, pick->scale);
-    mli_self.pick_kept = !mli_taken_is(lord, pick);
+    mli_stack_set(lord, call, mli_stack_row_of_node(lord, node, call->dev, site), key,
+                  pick->scale);
+    call->pick.kept = !mli_taken_is(lord, pick);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site) {
-    if (pick->row) mli_stack_calls_of(lord)->keep(lord, pick, key, dev, site);
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
+                                         uint64_t key, uint32_t site) {
+    if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
 }
 
-MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.pick_again = 1;
-    mli_self.pick_had = bytes;
+MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
+    call->pick.again = 1;
+    call->pick.had = bytes;
 }
 
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the
@@ -14277,13 +14313,13 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     const mli_site_origin from = {why, NULL};
     mli_site_record *site;
     uint32_t n = 0;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, &from, &site);
-        if (r == MEMLORD_OK) r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? n : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_find_locked(lord, &from, &site);
+        if (cold.r == MEMLORD_OK) cold.r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? n : 0;
 }
 /* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
    Makes that node on first use. If there is no room for it, returns 0. */
@@ -14294,24 +14330,27 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
-   MLI_STACK_OWN frames of MemLord. Sets *from to the index of the first frame of the host, and
-   *cut to MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or
-   the unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
-                                        const memlord_site *site, size_t *from, int *cut) {
-    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    void *caller = mli_self.caller;
+/* Writes the stack of a call to `frames`, which has room for `most` frames and for MLI_STACK_OWN
+   frames of MemLord. Sets *from to the index of the first frame of the host, and *cut to
+   MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or the
+   unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, mli_call *call, void **frames, size_t most,
+                                        size_t *from, int *cut) {
+    const mli_site_record *record = call->site ? mli_site_record_of(lord, call->site) : NULL;
+    const mli_call outer = *call;
+    void *caller = call->caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     *cut = MLI_CUT_NOT;
-    if (may_unwind) {
+    if (mli_stack_may_unwind(lord, call->t)) {
         mli_self.unwinding = 1;
+        mli_self.unwound = call->frame;
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
+        *call = outer; /* the unwinder may have made calls of its own, as by a malloc */
         n = mli_stack_sound(frames, n < cap ? n : cap);
         if (n == cap) *cut = MLI_CUT_DEEP;
         if (n && frames[n - 1] == MEMLORD_FRAME_LOST) n--, *cut = MLI_CUT_LOST;
@@ -14347,26 +14386,25 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
-                                           uint64_t key, uint64_t bytes,
-                                           const memlord_site *site) {
+static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_call *call, uint64_t key,
+                                           uint64_t bytes) {
+    mli_thread *t = call->t;
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
     double mean;
-    int may, cut;
+    int cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
     most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
-    may = mli_stack_may_unwind(lord, t);
-    depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
+    depth = mli_stack_unwind(lord, call, frames, most, &from, &cut);
+    if (call->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, call->dev));
     if (mli_stacks_ready(lord))
         row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
-                               dev, at);
-    mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+                               call->dev, at);
+    mli_stack_set(lord, call, row, key, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 
 static const mli_stack_calls mli_stack_functions = {
@@ -14374,12 +14412,11 @@ static const mli_stack_calls mli_stack_functions = {
 
 /* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
    picked. */
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
+                                              uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
     const mli_stack_calls *calls = mli_stack_calls_of(lord);
-    if (calls) calls->pick(lord, t, dev, key, bytes, site);
+    if (calls) calls->pick(lord, call, key, bytes);
 }
 
 /* -- reading -- */
@@ -15693,38 +15730,20 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
-   Those that come off tickets of the account that the block is charged to come off when it is
-   charged, so that the account never counts them twice. */
-typedef struct mli_ticket_draw {
-    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
-    uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
-    mli_thread *t;        /* the thread of the alloc */
-    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
-} mli_ticket_draw;
-/* Begins a call: it draws on no ticket yet, and names none. */
-static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
-    draw->phys = NULL;
-    draw->named = 0;
-}
+/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
+   thread, marks its bytes as in flight until it is recorded. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
 
-/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
-   recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw);
-
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
-   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
-MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
+   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
+                                           uint64_t bytes);
 
 /* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
    alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
    names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
    that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
-                                              int recorded);
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded);
 
 MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
@@ -16155,35 +16174,34 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw) {
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+    mli_ticket_draw *draw = &call->draw;
     if (!draw->named) {
-        mli_tickets_prune(lord, t);
-        if (!t->now.open_tickets) {
-            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+        mli_tickets_prune(lord, call->t);
+        if (!call->t->now.open_tickets) {
+            mli_special_set(call->t, MLI_SPECIAL_TICKET, 0);
             return;
         }
     }
-    draw->phys = mli_phys_lock(lord, dev);
+    draw->phys = mli_phys_lock(lord, call->dev);
     draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
-    draw->t = t;
     draw->drawn = 0;
-    mli_self.draw = draw;
     mli_lock_drop(&draw->phys->lock);
 }
 
 /* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
    `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
    take them off what the account holds. Returns how many bytes it took. */
-static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
+static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_call *call,
                                        memlord_account account) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    uint32_t i, n = mli_draw_count(draw->t, draw->named);
+    const mli_ticket_draw *draw = &call->draw;
+    uint32_t i, n = mli_draw_count(call->t, draw->named);
     uint64_t left = draw->bytes - draw->drawn, taken = 0;
     for (i = 0; i < n && left; i++) {
         memlord_ticket ticket;
-        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        mli_reservation *v = mli_draw_ticket(lord, call->t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -16195,28 +16213,30 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *dra
     }
     return taken;
 }
-MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
+                                           uint64_t bytes) {
+    mli_phys *phys = account && bytes ? call->draw.phys : NULL;
     uint64_t held = 0;
     int charged;
-    if (draw) {
-        mli_lock_take(&draw->phys->lock);
-        held = mli_draw_take(lord, draw, account);
-        draw->drawn += held;
-        draw->phys->drawn += held;
+    if (phys) {
+        mli_lock_take(&phys->lock);
+        held = mli_draw_take(lord, call, account);
+        call->draw.drawn += held;
+        phys->drawn += held;
     }
     charged = mli_account_charge_block(lord, account, bytes, held);
-    if (draw) mli_lock_drop(&draw->phys->lock);
+    if (phys) mli_lock_drop(&phys->lock);
     return charged;
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
-                                              int recorded) {
-    mli_lock_take(&draw->phys->lock);
-    mli_self.draw = NULL;
-    draw->phys->in_flight -= draw->bytes;
-    draw->phys->drawn -= draw->drawn;
-    draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
-    mli_lock_drop(&draw->phys->lock);
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded) {
+    mli_ticket_draw *draw = &call->draw;
+    mli_phys *phys = draw->phys;
+    mli_lock_take(&phys->lock);
+    phys->in_flight -= draw->bytes;
+    phys->drawn -= draw->drawn;
+    phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, call, 0) : 0);
+    mli_lock_drop(&phys->lock);
+    draw->phys = NULL;
 }
 
 /* -- life -- */
@@ -16567,11 +16587,11 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
-   `lord` is NULL, or if the ledger's own allocator makes the call. */
+/* Begins a public call that names a block: checks the device and the storage, and gets the thread
+   record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if `lord` is NULL,
+   or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t);
+                                         mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
@@ -16584,8 +16604,8 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 /* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
    `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
    entry, or no other thread knows the record. */
-MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
-                                 uint64_t bytes);
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
+                                 memlord_account account, uint64_t bytes);
 
 /* Charges a new block of the fast way to an account, and returns its word2, which points to a side
    record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
@@ -16664,10 +16684,9 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
 
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t) {
+                                         mli_thread **t) {
     *t = NULL;
     if (!lord) return MEMLORD_OK;
-    mli_site_given(site);
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
     *t = mli_thread_get(lord);
@@ -16685,8 +16704,8 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
 
-MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
-                                 uint64_t bytes) {
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
+                                 memlord_account account, uint64_t bytes) {
     if (side->account != account) {
         mli_account_credit_block(lord, side->account, side->charged);
         side->account = account;
@@ -16694,7 +16713,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     }
     if (bytes < side->charged)
         mli_account_credit_block(lord, account, side->charged - bytes);
-    else if (!mli_ticket_charge(lord, account, bytes - side->charged))
+    else if (!mli_ticket_charge(lord, call, account, bytes - side->charged))
         return;
     side->charged = bytes;
 }
@@ -16974,7 +16993,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     memset(&part, 0, sizeof part);
     part.offset = offset;
@@ -16992,7 +17011,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);
@@ -17070,16 +17089,15 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Notes where a block was before its move, for the debug line of the call. */
-MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
-
 /* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
    (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
-   free was never recorded. */
-MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                       uint64_t storage, uint64_t bytes, const memlord_site *site);
+   free was never recorded. The call is no longer valid afterwards. */
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
+                                       const char *verb, memlord_device d, uint64_t storage,
+                                       uint64_t bytes);
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The line names a device
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
+   call has noted. The line names a device
    type or a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
@@ -17090,19 +17108,21 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
    record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
    the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
    storage is expected, and does not count as an unknown free: see mli_drop_match. */
-MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
-                                                   memlord_device d, uint64_t key, uint64_t bytes);
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
+                                                   memlord_result r, memlord_device d,
+                                                   uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage (one that the map does not have), and returns
    MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
    the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
-MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
+                                                     memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
-MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e);
 
 enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
@@ -17119,7 +17139,7 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
    `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
    storage is not live. */
-MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends);
 
 /* Adds a reference to a live block. If the entry has no room for the number of references, adds a
@@ -17144,15 +17164,15 @@ enum { /* what mli_entry_put did */
 /* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
    account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
    MLI_DID_... Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
    account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
    of mli_entry_put. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
-                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
+                                                   uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
@@ -17177,9 +17197,9 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
    If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
    becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
    call, outside the shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
-                                                    uint64_t key, int how, mli_entry *gone,
-                                                    mli_fence_record **chain);
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
+                                                    memlord_device d, uint64_t key, int how,
+                                                    mli_entry *gone, mli_fence_record **chain);
 
 /* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
    the slot, or 0 if none is vacant or if the threads without a record share this one. */
@@ -17210,16 +17230,16 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
    entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block: puts it back on the map under a key, with a device and a size, counts
-   the change, and makes its slot vacant. With `moves` the change counts as the end of one block and the start of
+/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
+   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
+   block's site. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read this word2 from the side record: another thread may free the side
    record once the block is on the map. If the map has no room, ends the block with its old bytes,
    and counts an alloc of the new bytes as dropped. */
-MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint32_t slot, uint64_t key, uint32_t dev,
-                                            uint64_t bytes, const memlord_site *site, int moves,
-                                            uint64_t *rows);
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, or NULL if there is none. The member `next` of a route
    leads to the one made before it. */
@@ -17236,13 +17256,12 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If it has no side record and the move will charge it to an account, adds a side record
+/* Moves a block to the call's device, with another key or size, and counts the move. The block
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
    first. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
-                                                   uint32_t dev, uint64_t key, uint64_t bytes,
-                                                   const memlord_site *site);
+                                                   uint64_t key, uint64_t bytes);
 
 /* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
@@ -17324,35 +17343,30 @@ MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
     d.frees_here = 1;
     mli_count(lord, t, &d, 1);
 }
-MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage) {
-    if (!mli_debug_on(lord)) return;
-    mli_self.note.from_device = d;
-    mli_self.note.from = storage;
-}
 
-/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
-   facts in the note, because it logs only after it has left the shard and dropped its locks. */
-static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in the call's note, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. A call keeps these facts in the
+   note, because it logs only after it has left the shard and dropped its locks. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const mli_debug_note *note,
+                                      const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
-    mli_debug_note odd = mli_self.note;
     memlord_site named;
-    memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
-    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
-    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (note->from) mli_putf(o, ", from %i %jx", mli_device_code(note->from_device), note->from);
+    if (note->implicit) mli_putf(o, ", implicit free of %jo", note->implicit_bytes);
+    if (note->unknown) mli_putf(o, ", unknown frees %ju", note->unknown);
     if (site) mli_putf(o, " %p", (const void *)mli_site_named(lord, site, &named));
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
-MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                       uint64_t storage, uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
+                                       const char *verb, memlord_device d, uint64_t storage,
+                                       uint64_t bytes) {
     char line[512];
     mli_out o;
-    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    if (!did && !call->note.implicit && !call->note.unknown) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
-    mli_log_call_end(lord, &o, site);
+    mli_log_call_end(lord, &o, &call->note, call->site);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
@@ -17369,8 +17383,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "%s%i ", verb, mli_device_code(d));
     mli_put_amount(&o, note->bytes, note->blocks);
-    mli_self.note.unknown += note->unknown;
-    mli_log_call_end(lord, &o, site);
+    mli_log_call_end(lord, &o, note, site);
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
@@ -17414,34 +17427,37 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
-                                                   memlord_device d, uint64_t key, uint64_t bytes) {
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
+                                                   memlord_result r, memlord_device d,
+                                                   uint64_t key, uint64_t bytes) {
     uint32_t dev;
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
     dev = mli_dev_known(lord, d);
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
+    (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
 }
 /* Notes a mistake that concerns the block of an entry. */
-static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
-    (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
-                           e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
+static MLI_COLD void mli_anomaly_of(memlord *lord, const mli_call *call, int kind,
+                                    const mli_entry *e) {
+    (void)mli_anomaly_note(lord, call->site, kind,
+                           mli_device_record_at(lord, MLI_DEV(e->word1))->device, e->key,
+                           MLI_BYTES(e->word1), mli_word2_rows(e->word2));
 }
-MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e) {
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e) {
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
-    mli_anomaly_of(lord, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
+    mli_anomaly_of(lord, call, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
-                                                     uint64_t key) {
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
+                                                     memlord_device d, uint64_t key) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
-    if (mli_debug_on(lord)) mli_self.note.unknown++;
+    (void)mli_anomaly_note(lord, call->site, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
+    call->note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -17461,11 +17477,11 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
     return state;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends) {
     mli_entry e;
-    if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, d, key);
+    if (mli_key_state(lord, call->t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
+    if (ends) (void)mli_unknown_free(lord, call, d, key);
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -17513,30 +17529,32 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 /* Charges the account of a block that is put on the map. If the block replaces another, takes the
    bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
    that of `e` if there was none. */
-static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_entry *e,
+                                    uint64_t stale) {
     mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
-    if (old && old != side) mli_side_charge(lord, old, 0, 0);
-    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+    if (old && old != side) mli_side_charge(lord, call, old, 0, 0);
+    if (side) mli_side_charge(lord, call, side, side->account, MLI_BYTES(e->word1));
 }
 
 /* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
    and leaves the shard. If an older block is in that place, it ends, and its account loses its
    bytes first. If the older block was live, its free was never recorded, so its end counts as an
    implicit free. */
-static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
+static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
+    mli_thread *t = call->t;
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
     mli_entry stale = *e;
     int crowded = 0;
     if (replaces) stale = *probe->entry;
-    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, call, e, stale.word2);
     if (replaces) {
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_pick_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, call, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, call, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -17551,19 +17569,18 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
         mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
-        mli_anomaly_of(lord, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
-        if (mli_debug_on(lord)) {
-            mli_self.note.implicit++;
-            mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
-        }
+        mli_anomaly_of(lord, call, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
+        call->note.implicit++;
+        call->note.implicit_bytes += MLI_BYTES(stale.word1);
     }
     mli_side_record_free(lord, stale.word2);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
     MLI_REQUIRE(!mli_is_inside());
+    mli_thread *t = call->t;
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -17583,7 +17600,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                  between the two probes */
     }
     *did = MLI_DID_OPEN;
-    mli_probe_put(lord, t, &probe, e, d, n);
+    mli_probe_put(lord, call, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
@@ -17603,16 +17620,17 @@ static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entr
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
-                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
+                                                   uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did) {
+    const uint32_t dev = call->dev;
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
-    r = mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
+    r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
@@ -17666,16 +17684,17 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     return side->fences;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
-                                                    uint64_t key, int how, mli_entry *gone,
-                                                    mli_fence_record **chain) {
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
+                                                    memlord_device d, uint64_t key, int how,
+                                                    mli_entry *gone, mli_fence_record **chain) {
+    mli_thread *t = call->t;
     mli_probe probe;
     uint64_t refs, word2;
     gone->key = 0;
     *chain = NULL;
     if (!mli_probe_live(lord, t, (uint32_t)d.type, key, &probe)) {
         mli_probe_leave(t, &probe);
-        return mli_unknown_free(lord, d, key);
+        return mli_unknown_free(lord, call, d, key);
     }
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
     if (how == MLI_END_RELEASE && refs > 1) {
@@ -17692,7 +17711,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     } else {
         mli_probe_end_block(lord, t, &probe, 0);
     }
-    if (refs > 1) mli_shared_free(lord, gone);
+    if (refs > 1) mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
@@ -17769,10 +17788,11 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
         e->word2 = rows;
 }
 
-MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint32_t slot, uint64_t key, uint32_t dev,
-                                            uint64_t bytes, const memlord_site *site, int moves,
-                                            uint64_t *rows) {
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     const uint32_t from = MLI_DEV(e->word1);
     const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
     const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
@@ -17807,17 +17827,17 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         const memlord_account account =
             from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
-        if (account != side->account) mli_side_charge(lord, side, account, 0);
+        if (account != side->account) mli_side_charge(lord, call, side, account, 0);
     }
     mli_entry_set_rows(e, now);
     put.key = key;
     put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
     put.word2 = e->word2;
-    r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
+    r = mli_entry_put(lord, call, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e, slot);
-    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
+    return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
@@ -17866,10 +17886,12 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
-                                                   uint32_t dev, uint64_t key, uint64_t bytes,
-                                                   const memlord_site *site) {
+                                                   uint64_t key, uint64_t bytes) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
     uint64_t rows;
@@ -17880,18 +17902,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
-    if (r) return mli_short_of(lord, t, from, from_key, 1);
+    if (r) return mli_short_of(lord, call, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick, NULL))
-        return mli_unknown_free(lord, from, from_key);
+        return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.pick_row;
+    mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
+    stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
-    r = mli_entry_attach(lord, t, &e, 0, key, dev, bytes, site, 1, &rows);
-    mli_stack_forget(lord);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+    mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
@@ -17964,7 +17986,7 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     mli_thread *t;
     mli_probe probe;
     memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
@@ -17983,7 +18005,7 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
                           NULL);
@@ -18442,7 +18464,7 @@ enum { /* why a fence is attached to a block */
    if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
    the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
    waits only for the fences that it has already. After an error f still belongs to the caller. */
-MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
@@ -18460,19 +18482,19 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
    source waits only for its own fences. The destination is inserted first: a copy of the source,
    but without the fences and the parts of the source. Then the source becomes pending. */
-MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
-                                           uint64_t from_key, uint32_t dev, uint64_t key,
-                                           uint64_t bytes, mli_fence_record *f,
-                                           const memlord_site *site, mli_fence_record **chain);
+MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
+                                           uint64_t from_key, uint64_t key, uint64_t bytes,
+                                           mli_fence_record *f, mli_fence_record **chain);
 
 /* ---------------------------------------------------------------------- src/calls/deferred.c -- */
 
-MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain) {
+    mli_thread *t = call->t;
     mli_probe probe;
     mli_side_record *side;
     mli_fence_record **at, *old = NULL;
@@ -18480,7 +18502,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d, key);
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, call, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -18503,7 +18525,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
                                                destination keeps the references */
-        mli_shared_free(lord, gone);
+        mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
@@ -18537,8 +18559,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
    more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
-    mli_site_given(NULL);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_FENCE_FAILED,
+    (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
@@ -18546,12 +18567,14 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
    (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
    the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
+    mli_call own, *call;
     mli_thread *t;
     mli_entry of;
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    t = mli_thread_get(lord);
+    call = mli_call_get(lord, &own, NULL);
+    t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
     if (answer < 0) mli_fence_failed(lord, dev, &of);
@@ -18561,11 +18584,11 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
     if (mine) mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
+    if (last && mli_debug_on(lord))
+        mli_log_call(lord, call, 1, "[free retired] ", mli_device_record_at(lord, dev)->device,
+                     of.key, MLI_BYTES(of.word1));
     mli_anomalies_tell(lord);
     if (!last) return 0;
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, of.key,
-                     MLI_BYTES(of.word1), NULL);
     mli_call_end(lord, t, dev, 0);
     return MLI_BYTES(of.word1);
 }
@@ -18701,10 +18724,12 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
-                                           uint64_t from_key, uint32_t dev, uint64_t key,
-                                           uint64_t bytes, mli_fence_record *f,
-                                           const memlord_site *site, mli_fence_record **chain) {
+MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
+                                           uint64_t from_key, uint64_t key, uint64_t bytes,
+                                           mli_fence_record *f, mli_fence_record **chain) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
@@ -18714,12 +18739,12 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     uint32_t stack;
     int did;
     memlord_result r;
-    if (!side) return mli_short_of(lord, t, from, from_key, 1);
+    if (!side) return mli_short_of(lord, call, from, from_key, 1);
     r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
-        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from, from_key) : r;
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
@@ -18728,15 +18753,15 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.pick_row;
-    r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
-    mli_stack_forget(lord);
+    mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
+    stack = call->pick.row;
+    r = mli_entry_put(lord, call, &copy, &d, 1, MLI_PUT_ALLOC, &did);
+    mli_stack_forget(call);
     if (r) {
         mli_side_record_free(lord, copy.word2);
         return r;
     }
-    r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
+    r = mli_fence_attach(lord, call, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
     if (r) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
@@ -18758,48 +18783,35 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
    thread; the orphan record serves threads that have none. A ticket is a reservation of the
    host. */
 
-/* A call on the general path. */
-typedef struct mli_call {
-    mli_thread *t;        /* the thread record in which the call counts */
-    uint32_t dev;         /* the number of the block's device */
-    mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
-} mli_call;
-
-/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
-   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
-   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
-   records nothing. */
-static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site,
-                                             mli_call *call) {
-    memlord_result r;
-    call->t = NULL;
-    mli_draw_clear(&call->draw);
-    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
-    mli_site_given(site);
-    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &call->dev);
-    if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
+/* Begins to record a block in a call. Checks the arguments, and adds the device to the ledger if it
+   is new. After an error gives the thread record back. */
+static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes) {
+    memlord_result r = MEMLORD_E_INVALID;
+    if (MLI_LIKELY(mli_key_valid(storage) && bytes <= MLI_BYTES_MAX))
+        r = mli_dev(lord, device, &call->dev);
+    if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
 }
 /* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
    They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
+        mli_ticket_draw_begin(lord, call, bytes);
 }
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
-                                              int did, const char *verb, const memlord_block *block,
-                                              const memlord_site *site) {
-    mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
+                                              int did, const char *verb,
+                                              const memlord_block *block) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
+    mli_thread_put(lord, t);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call, did);
     if (mli_debug_on(lord))
-        mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+        mli_log_call(lord, call, did, verb, block->device, block->storage, block->bytes);
     mli_anomalies_tell(lord);
-    if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
+    if (dev) mli_call_end(lord, t, dev, 1);
     return r;
 }
 
@@ -18812,15 +18824,12 @@ MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
 MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
                                           const memlord_site *site);
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
-   `opts`, or `opts` has neither tag nor ticket nor account. */
-MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_alloc_opts *opts,
-                                             int how);
-/* Records an alloc that has a site and no other options. */
-MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t bytes, const memlord_site *site, int how);
+/* Records a block in any shard, for any thread, and ends the call. `how` is MLI_PUT_ALLOC or
+   MLI_PUT_TRACK. `opts` are the options besides the site, or NULL. If there is no memory for the
+   block, the alloc counts as dropped. Requires: mli_opts_settle has written `opts`. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_alloc_opts *opts, int how);
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
    A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
@@ -18844,9 +18853,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
-     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        that the ledger's own allocator makes gets no record, so it returns and records nothing.
+     1. Get a thread record (mli_call_get): the thread's own, or the orphan record, locked. A call
+        that the ledger's own allocator makes gets no record, so it returns and records nothing. All
+        later steps share an mli_call.
+     2. Check the arguments. An alloc adds its device to the ledger if the device is new.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -18879,36 +18889,36 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
    ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
    are charged to no account. */
-MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_alloc_opts *opts,
-                                             int how) {
-    const memlord_site *site = opts->site;
-    mli_call call;
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_alloc_opts *opts, int how) {
+    static const memlord_alloc_opts none = {NULL, NULL, 0, 0, 0};
     memlord_block block;
     mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
-    if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_pick(lord, call.t, call.dev, storage, bytes, site);
-    stack = mli_self.pick_row;
-    call.draw.named = opts->ticket;
-    mli_call_draw(lord, &call, bytes);
-    origin = mli_origin_of(call.t, site);
+    memlord_result r = mli_call_begin(lord, call, device, storage, bytes);
+    if (r) return mli_drop_count(lord, call->site, r, device, storage, bytes);
+    if (!opts) opts = &none;
+    mli_stack_pick(lord, call, storage, bytes);
+    stack = call->pick.row;
+    call->draw.named = opts->ticket;
+    mli_call_draw(lord, call, bytes);
+    origin = mli_origin_of(call->t, call->site);
     if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
     if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
-    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
-    mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, device, storage, bytes);
+    rows = mli_alloc_word2(lord, call->t, call->dev, &origin);
+    r = mli_block_open(lord, call, storage, bytes, rows, opts->account, how, &did);
+    mli_stack_forget(call);
+    (void)mli_drop_count(lord, call->site, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
-        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, storage, bytes, rows,
                                stack);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
+    return mli_call_finish(lord, call, r, did == MLI_DID_OPEN, "[alloc] ", &block);
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
@@ -18916,6 +18926,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          const memlord_site *site,
                                                          mli_entry *gone) {
     mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_fence_record *chain = NULL;
     const int logs = !gone && mli_debug_on(lord);
@@ -18923,9 +18934,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* for a return before mli_block_close sets them */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, site, &t);
+    r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
-    r = mli_block_close(lord, t, device, storage, how, gone, &chain);
+    call = mli_call_of(lord, t, &own, site);
+    r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
         mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
@@ -18936,34 +18948,29 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     }
     mli_thread_put(lord, t);
     if (logs)
-        mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
-                     MLI_BYTES(gone->word1), site);
+        mli_log_call(lord, call, gone->key != 0, chain ? "[free deferred] " : "[free] ", device,
+                     storage, MLI_BYTES(gone->word1));
     mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
-MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t bytes, const memlord_site *site, int how) {
-    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
-    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
-}
-
-/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
-   this. */
-static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
-}
+/* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
+   noted its own caller in the thread's record. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
-    MLI_NOTE_ENTERED();
-    return mli_alloc_refusing(lord, device, storage, bytes, site);
+    void *entered = mli_self.generation == lord->generation ? mli_self.thread->call.entered : NULL;
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    memlord_result r;
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    if (entered && mli_is_own(call->caller)) call->caller = entered;
+    r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
@@ -19064,8 +19071,10 @@ static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *la
 }
 /* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
    that balance is below `least`. If the tag loses bytes, counts an underflow. */
-static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, const mli_call *call, uint32_t number,
                                         uint64_t least) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -19086,36 +19095,38 @@ static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t d
     mli_shard_leave(t);
     if (!d.out) return;
     mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+    (void)mli_anomaly_note(lord, call->site, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out,
+                           d.word2);
 }
 /* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
    first of all, because the list of mistakes names the first. Other calls may add to the excess. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+static MLI_COLD void mli_arena_trim(memlord *lord, const mli_call *call) {
+    const uint32_t dev = call->dev;
     const mli_device_record *device = mli_device_record_at(lord, dev);
     uint32_t rows, i, largest = 1;
     uint64_t cut, least;
     while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
         rows = mli_row_count(lord, MLI_BOOK_TAG);
-        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        mli_arena_trim_tag(lord, call, largest, cut);
         for (least = cut + 1; least >= cut; least--)
             for (i = 1; i < rows && mli_arena_excess(device); i++)
-                mli_arena_trim_tag(lord, t, dev, i, least);
+                mli_arena_trim_tag(lord, call, i, least);
     }
 }
 
 /* Changes the balances, and counts the change on the device, on the tag and at the site. Counts no
    alloc and no free. The site counts added bytes as allocated and at once as freed, because no
    later call can know at which site a byte was added. */
-static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                             const memlord_site *site) {
-    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
+static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_change *c) {
+    mli_thread *t = call->t;
+    const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
     memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
     if (sites) {
         memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
     }
     if (c->tag) {
         memset(&d[n], 0, sizeof *d);
@@ -19136,7 +19147,7 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
-    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
+    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
@@ -19146,37 +19157,38 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
+    mli_call own, *call = mli_call_get(lord, &own, site);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (call.t->now.tag)
-        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    c.dev = call.dev;
+    if (!call) return MEMLORD_OK;
+    r = mli_call_begin(lord, call, device, 1, bytes);
+    if (r) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call->t->now.tag)
+        rows = mli_cached_row(lord, call->t, MLI_BOOK_TAG, call->t->now.tag, call->dev);
+    c.dev = call->dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
         c.out = bytes;
-        mli_arena_record(lord, call.t, &c, site);
+        mli_arena_record(lord, call, &c);
         if (c.out < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+            mli_stat_add(lord, call->dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
+                                   bytes - c.out, 0);
         }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
+    } else if (!mli_would_overflow(lord, call->dev, bytes)) {
+        mli_call_draw(lord, call, bytes);
         c.in = bytes;
-        mli_arena_record(lord, call.t, &c, site);
+        mli_arena_record(lord, call, &c);
     }
     block.bytes = c.in + c.out;
     if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
     if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, rows);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+        mli_event_record(lord, call->t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call->dev, 0, block.bytes, rows);
+    r = mli_call_finish(lord, call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block);
     return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 
@@ -19308,16 +19320,21 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
-   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+/* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
    calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
    and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
    cannot be unwound has no frame at all. Code for s390x always makes the note, because there
    memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
-#define MLI_NOTE_ENTRY() (void)0
+#define MLI_NOTE_ENTRY(lord) (void)0
 #else
-#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#define MLI_NOTE_ENTRY(lord) mli_entry_note(lord, MLI_RETURN_ADDRESS())
+static void mli_entry_note(memlord *lord, void *address) {
+    const mli_thread *t = mli_is_current(lord) ? NULL : mli_thread_get(lord);
+    if (t) mli_thread_put(lord, t);
+    if (mli_is_current(lord)) mli_self.thread->call.entered = address;
+}
 #endif
 
 /* -- the rows of a block -- */
@@ -19582,9 +19599,10 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_words(memlord *lord,
 MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
+    mli_thread *t;
     if (!lord) return MEMLORD_OK;
-    MLI_NOTE_ENTRY();
+    MLI_NOTE_ENTRY(lord);
+    t = mli_self.thread;
     if (MLI_UNLIKELY(!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_key_is_address(storage) || mli_u32_load(&t->special)))
@@ -20045,102 +20063,105 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
     return MEMLORD_OK;
 }
 
-/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
-   word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
-   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. In that case the event of the free has no site. */
+/* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
+   word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
+   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
+    mli_entry e;
+    mli_pick pick;
+    uint32_t slot;
+    token->device = device;
+    token->storage = storage;
+    token->state = MLI_TOKEN_NEW;
+    token->word[2] = mli_token_seal(lord, token);
+    if (!storage) return MEMLORD_OK;
+    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
+        return mli_unknown_free(lord, call, device, storage);
+    mli_token_fill(lord, token, device, &e);
+    mli_token_stack_set(token, &pick, slot);
+    mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
+                         mli_word2_rows(e.word2), site);
+    return MEMLORD_OK;
+}
+/* Begins a realloc or a free. `verb` begins the line that MEMLORD_DEBUG logs. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
-    mli_entry e;
-    mli_pick pick;
-    uint32_t slot;
+    mli_call own, *call;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    r = mli_key_begin(lord, device, storage ? storage : 1, site, &t);
+    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
     token->device = device;
-    token->storage = storage;
-    token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
+    token->state = MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
-    if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick, &slot) == MEMLORD_OK) {
-        mli_token_fill(lord, token, device, &e);
-        mli_token_stack_set(token, &pick, slot);
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), verb ? site : NULL);
-    } else if (storage) {
-        r = mli_unknown_free(lord, device, storage);
-    }
+    call = mli_call_of(lord, t, &own, site);
+    r = mli_token_take(lord, call, device, storage, token, site);
     mli_thread_put(lord, t);
-    if (verb && mli_debug_on(lord))
-        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, verb, device, storage,
-                     MLI_BYTES(token->word[0]), site);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
+                     MLI_BYTES(token->word[0]));
     return r;
 }
 
 /* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
    the stack that it had. Returns the number of the stack's row, or 0 if the block has no stack. A
    row of a stack has the totals of the blocks with that stack. */
-static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
-                                           const mli_pick *pick, const mli_entry *old,
-                                           const memlord_block *block, uint64_t storage,
-                                           const memlord_site *site) {
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const mli_pick *pick,
+                                           const mli_entry *old, const memlord_block *block,
+                                           uint64_t storage) {
     const uint64_t had = MLI_BYTES(old->word1);
     mli_pick_off(lord, pick, had, 0);
     if (storage)
-        mli_stack_pick(lord, call->t, call->dev, block->storage, block->bytes, site);
+        mli_stack_pick(lord, call, block->storage, block->bytes);
     else
-        mli_stack_keep(lord, pick, block->storage, call->dev,
+        mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(had);
-    return mli_self.pick_row;
+    mli_stack_again(call, had);
+    return call->pick.row;
 }
 
 /* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
    failed. The function then records the old storage again, unchanged. */
-static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site) {
+static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
+                                                  memlord_realloc_token *token, uint64_t storage,
+                                                  uint64_t bytes) {
     const mli_pick pick = mli_token_stack(token);
-    mli_call call;
     mli_entry e;
     memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
     uint32_t stack = 0;
     memlord_result r;
-    call.t = mli_thread_get(lord);
-    if (!call.t) return MEMLORD_OK;
-    mli_site_given(site);
-    mli_draw_clear(&call.draw);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    call.dev = MLI_DEV(e.word1);
+    call->dev = MLI_DEV(e.word1);
     block.device = token->device;
     block.storage = storage ? storage : e.key;
     block.bytes = storage ? bytes : had;
-    if (storage && mli_would_overflow(lord, call.dev, bytes)) {
+    if (storage && mli_would_overflow(lord, call->dev, bytes)) {
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
-        if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
-        r = mli_entry_attach(lord, call.t, &e, mli_token_slot(token), block.storage, call.dev,
-                             block.bytes, storage ? site : NULL, 0, &rows);
-        mli_stack_forget(lord);
+        stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
+        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
+                             storage ? call->site : NULL, 0, &rows);
+        mli_stack_forget(call);
     }
     if (r == MEMLORD_OK) {
-        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, block.storage,
                                block.bytes, rows, stack);
-        if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
+        if (storage) mli_stat_add(lord, call->dev, MLI_STAT_reallocs, 1);
     }
-    mli_debug_note_from(lord, token->device, token->storage);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
+    call->note.from_device = token->device;
+    call->note.from = token->storage;
+    return mli_call_finish(lord, call, r, r == MEMLORD_OK, "[alloc realloc] ", &block);
 }
 
 /* -- n blocks in one call -- */
@@ -20192,25 +20213,24 @@ typedef struct mli_hold {
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
    the number of blocks that were prepared. */
-static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
+static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how,
-                                          const memlord_site *site, mli_hold *hold, size_t *held) {
+                                          mli_hold *hold, size_t *held) {
     uint64_t sum = 0;
-    uint32_t dev;
     size_t i;
-    const mli_origin origin = mli_origin_of(t, site);
+    const mli_origin origin = mli_origin_of(call->t, call->site);
     *held = 0;
     for (i = 0; i < n; i++) {
-        memlord_result r = mli_dev(lord, blocks[i].device, &dev);
+        memlord_result r = mli_dev(lord, blocks[i].device, &call->dev);
         if (r) return r;
         sum += blocks[i].bytes;
-        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
+        if (mli_would_overflow(lord, call->dev, sum)) return MEMLORD_E_INVALID;
     }
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
-        (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
+        (void)mli_dev(lord, blocks->device, &call->dev);
+        hold->rows = mli_alloc_word2(lord, call->t, call->dev, &origin);
+        r = mli_block_open(lord, call, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -20237,8 +20257,9 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
-static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
-                             uint64_t key, uint64_t bytes) {
+static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
     mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
@@ -20247,9 +20268,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder was counted as an alloc */
         e->word1 |= bytes;
-        e->word1 |= mli_pick_put(lord, e);
+        e->word1 |= mli_pick_put(lord, call, e);
         if (e->word2 & MLI_HAS_SIDE)
-            mli_side_charge(lord, mli_side_record_of(e->word2),
+            mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
@@ -20262,45 +20283,41 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
    replaces an old block may need memory here: if the new block is charged to an account, or if
    another thread has ended the old block since mli_hold_n. If there is no memory, the new block
    counts as dropped. */
-static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
-                                  const mli_hold *hold, const memlord_site *site,
-                                  mli_debug_note *note) {
-    mli_call call;
+static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
+                                  const mli_hold *hold) {
     uint32_t stack;
     int did;
     memlord_result r = MEMLORD_OK;
     if (hold->did == MLI_DID_VIEW) return;
-    call.t = t;
-    call.dev = mli_dev_known(lord, b->device);
-    mli_draw_clear(&call.draw);
-    mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
-    stack = mli_self.pick_row;
-    mli_call_draw(lord, &call, b->bytes);
+    call->dev = mli_dev_known(lord, b->device);
+    mli_stack_pick(lord, call, b->storage, b->bytes);
+    stack = call->pick.row;
+    mli_call_draw(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
-        did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
+        did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
-    mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
+        r = mli_block_open(lord, call, b->storage, b->bytes, hold->rows, 0, how, &did);
+    mli_stack_forget(call);
+    (void)mli_drop_count(lord, call->site, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
-        mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, b->storage, b->bytes,
                                hold->rows, stack);
-        note->blocks++;
-        note->bytes += b->bytes;
+        call->note.blocks++;
+        call->note.bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
    next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
-                                memlord_result r) {
+                                memlord_result r, const memlord_site *site) {
     memlord_block_info live;
     uint32_t dev;
     for (; n--; blocks++) {
         (void)mli_dev(lord, blocks->device, &dev);
-        (void)mli_drop_count(lord, r, blocks->device, blocks->storage, blocks->bytes);
+        (void)mli_drop_count(lord, site, r, blocks->device, blocks->storage, blocks->bytes);
         if (how == MLI_PUT_ALLOC &&
             memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
@@ -20310,33 +20327,39 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
 
 /* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
    take the memory, records none of them. */
-static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          int how, const memlord_site *site) {
-    mli_thread *t = NULL;
-    mli_debug_note note;
-    mli_hold *hold;
+static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
+                                          const memlord_block *blocks, size_t n, int how) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     size_t i, held = 0;
-    memlord_result r = lord ? mli_block_check_n(blocks, n, 1) : MEMLORD_OK;
-    if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
-    if (!t) return r;
-    memset(&note, 0, sizeof note);
-    mli_site_given(site);
-    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
-    r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r =
+        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
+        mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
-    mli_site_given(site);
-    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r, site);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
-        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &note, site);
+        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &call->note, site);
     for (i = 0; i < n; i++) {
         uint32_t dev = mli_dev_known(lord, blocks[i].device);
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
+}
+/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
+static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
+                                           const memlord_block *blocks, size_t n, int how) {
+    const memlord_site *site = call->site;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n)
+        mli_thread_put(lord, call->t);
+    else
+        r = mli_open_n(lord, call, blocks, n, how);
+    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
+                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -20348,7 +20371,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
-                                               const memlord_site *site,
                                                mli_fence_record **chain) {
     const int away = from.type != to->device.type || from_storage != to->storage;
     mli_fence_record *f;
@@ -20356,14 +20378,12 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (r) return r;
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
-    if (fence && away && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
     mli_call_draw(lord, call, to->bytes);
     if (f || (used && away))
-        r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
-                            f, site, chain);
+        r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
-        r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
-                           site);
+        r = mli_block_move(lord, call, from, from_storage, to->storage, to->bytes);
     if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
 }
@@ -20385,26 +20405,28 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
     mli_thread *t;
+    mli_call own, *call;
     mli_fence_record *f, *chain;
     mli_entry gone;
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
-    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, site, &t);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
     if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
     if (!t) return mli_fence_discard(NULL, fence);
+    call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
-    r = f ? mli_fence_attach(lord, t, device, storage, f, how, &gone, &chain)
-          : mli_short_of(lord, t, device, storage, how == MLI_ATTACH_FREE);
+    r = f ? mli_fence_attach(lord, call, device, storage, f, how, &gone, &chain)
+          : mli_short_of(lord, call, device, storage, how == MLI_ATTACH_FREE);
     if (gone.key) {
         mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
         mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
     }
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
-                     MLI_BYTES(gone.word1), site);
+        mli_log_call(lord, call, gone.key != 0, "[free deferred] ", device, storage,
+                     MLI_BYTES(gone.word1));
     mli_anomalies_tell(lord);
     if (r) {
         if (f) mli_fence_free(lord, f);
@@ -20445,8 +20467,6 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Without this store the debug line of a later call would count this free again. */
-            mli_self.note.unknown = 0;
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -20456,14 +20476,16 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
 MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
                                           uint64_t bytes, const memlord_alloc_opts *opts) {
     memlord_alloc_opts settled;
+    mli_call own, *call;
     memlord_result r;
     int open;
     if (!lord || mli_self.in_host_alloc ||
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    MLI_NOTE_CALLER();
-    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    call = mli_call_get(lord, &own, settled.site);
+    MLI_NOTE_CALLER(call);
+    r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
@@ -20473,12 +20495,15 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
                                                       uint64_t storage, uint64_t bytes,
                                                       const memlord_site *site) {
+    mli_call own, *call;
     memlord_result r;
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    MLI_NOTE_CALLER();
-    r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -20488,7 +20513,7 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
     mli_thread *t;
     memlord_result r;
     if (!lord || mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, site, &t);
+    r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
@@ -20498,17 +20523,17 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r;
-    MLI_NOTE_CALLER();
-    r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
-    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r;
-    MLI_NOTE_CALLER();
-    r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
-    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -20521,48 +20546,54 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
-   comes back. */
-static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
-                                             uint64_t new_storage, uint64_t bytes,
-                                             const memlord_site *site) {
-    uint32_t state;
-    if (!lord) return MEMLORD_OK;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != mli_token_seal(lord, token))
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
-    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
+   the old block comes back. */
+static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
+                                             memlord_realloc_token *token, uint64_t new_storage,
+                                             uint64_t bytes) {
+    memlord_result r = MEMLORD_OK;
+    uint32_t state = MLI_TOKEN_USED;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
+             token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) {
+        state = token->state;
+        token->state = MLI_TOKEN_USED;
+    }
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
+    if (state != MLI_TOKEN_NEW || !new_storage) {
+        mli_thread_put(lord, call->t);
+        return r;
+    }
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. First takes the memory for the new entry, because
-   the old block would be lost if there were no memory later. */
-static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage, uint64_t new_storage,
-                                                 uint64_t bytes, const memlord_site *site) {
+/* Records a realloc that has already happened, and ends the call. First takes the memory for the
+   new entry, because the old block would be lost if there were no memory later. The debug line of
+   the call has both storages. */
+static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
+                                                 memlord_device device, uint64_t old_storage,
+                                                 uint64_t new_storage, uint64_t bytes) {
     memlord_realloc_token token;
-    mli_call call;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
-    if (!call.t) return r;
-    if (mli_would_overflow(lord, call.dev, bytes))
+        return mli_alloc_general(lord, call, device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, call, device, new_storage, bytes);
+    if (r) return r;
+    if (mli_would_overflow(lord, call->dev, bytes))
         r = MEMLORD_E_INVALID;
     else
-        r = mli_map_reserve(lord, call.t, call.dev, new_storage);
-    mli_thread_put(lord, call.t);
-    if (r) return r;
-    (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
-    return mli_token_end(lord, &token, new_storage, bytes, site);
+        r = mli_map_reserve(lord, call->t, call->dev, new_storage);
+    if (r) {
+        mli_thread_put(lord, call->t);
+        return r;
+    }
+    memset(&token, 0, sizeof token);
+    (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
+    return mli_token_end(lord, call, &token, new_storage, bytes);
 }
 /* Records a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. The state of the token is then
    MLI_TOKEN_LIVE if the realloc has begun with it, and MLI_TOKEN_USED if nothing has changed. */
@@ -20581,19 +20612,23 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site) {
     memlord_realloc_token token;
+    mli_call own, *call;
     memlord_result r;
     if (!lord || mli_realloc_fast(lord, device, old_storage, new_storage, bytes, site, &token) ==
                      MEMLORD_OK)
         return MEMLORD_OK;
-    MLI_NOTE_CALLER();
+    if (old_storage == UINT64_MAX)
+        return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
+                          mli_block_fault(old_storage, 0), site);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
-        r = mli_token_end(lord, &token, new_storage, bytes, site);
+        r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
-        r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+        r = mli_realloc_whole(lord, call, device, old_storage, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
-                      mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
-                                      bytes),
-                      site);
+                      mli_block_fault(new_storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
@@ -20607,10 +20642,13 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
+    mli_call own, *call;
     memlord_result r;
     if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    MLI_NOTE_CALLER();
-    r = mli_token_end(lord, token, new_storage, bytes, site);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -20625,7 +20663,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
-    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (t) {
         state = mli_key_state(lord, t, device, storage, &e);
         mli_thread_put(lord, t);
@@ -20633,7 +20671,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
+    (void)mli_token_begin(lord, device, 0, token, "", NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -20656,6 +20694,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_pick pick;
     uint32_t dev;
@@ -20666,24 +20705,25 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
-    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
-        return mli_token_end(lord, token, 0, 0, NULL);
+    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
+        call->site = NULL; /* the block comes back with the site that it had */
+        return mli_token_end(lord, call, token, 0, 0);
+    }
     token->state = MLI_TOKEN_USED;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    mli_site_given(site);
+    t = call->t;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    dev = MLI_DEV(e.word1);
+    dev = call->dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
-                           &did);
-        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
+        r = mli_block_open(lord, call, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC, &did);
+        (void)mli_drop_count(lord, site, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
-        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
+        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, call, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e, mli_token_slot(token));
@@ -20692,8 +20732,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
+    call->site = NULL;      /* memlord_free_begin had the site of the free */
     if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
@@ -20708,26 +20749,27 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
     const memlord_block block = {to, to_storage, bytes};
-    mli_call call;
+    mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_fence_record *chain = NULL;
     int state;
     memlord_result r;
     if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
-    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &t);
     if (r) return r;
-    if (!call.t) return mli_fence_discard(NULL, fence);
-    mli_draw_clear(&call.draw);
-    call.dev = 0;
-    state = mli_key_state(lord, call.t, from, from_storage, &e);
+    if (!t) return mli_fence_discard(NULL, fence);
+    call = mli_call_of(lord, t, &own, site);
+    state = mli_key_state(lord, t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
-        r = mli_unknown_free(lord, from, from_storage);
+        r = mli_unknown_free(lord, call, from, from_storage);
     else
-        r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
-                            site, &chain);
-    mli_debug_note_from(lord, from, from_storage);
-    (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
+        r = mli_move_record(lord, call, from, from_storage, &block, fence, state == MLI_KEY_USED,
+                            &chain);
+    call->note.from_device = from;
+    call->note.from = from_storage;
+    (void)mli_call_finish(lord, call, r, call->dev && !r, "[alloc move] ", &block);
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
@@ -20778,9 +20820,10 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
+    mli_call own, *call;
     mli_probe probe;
     uint64_t word1, rows;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0),
                           NULL);
@@ -20790,14 +20833,16 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         mli_thread_put(lord, t);
         return MEMLORD_E_UNKNOWN;
     }
+    call = mli_call_of(lord, t, &own, NULL);
     word1 = probe.entry->word1;
     rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
-                     storage, MLI_BYTES(word1), NULL);
+        mli_log_call(lord, call, 1, "[free retired] ",
+                     mli_device_record_at(lord, MLI_DEV(word1))->device, storage,
+                     MLI_BYTES(word1));
     mli_call_end(lord, t, MLI_DEV(word1), 1);
     return MEMLORD_OK;
 }
@@ -21269,7 +21314,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     const mli_site_origin from = mli_site_origin_of(lord, origin);
     size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
     char *path = (char *)mli_own_alloc(lord, at + n + 1);
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (!path) return MEMLORD_E_NOMEM;
     if (parent) {
         memcpy(path, parent->path, at - 1);
@@ -21277,12 +21322,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     }
     memcpy(path + at, name, n);
     do {
-        mli_cold_enter();
+        mli_cold_enter(&cold);
         *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
-    } while (mli_cold_leave(lord, &r));
+        cold.r = *out ? MEMLORD_OK
+                      : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
+    } while (mli_cold_leave(lord, &cold));
     mli_own_free(lord, path, at + n + 1);
-    return r;
+    return cold.r;
 }
 
 /* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
@@ -27059,8 +27105,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
-                              here, because calls in an attempt overwrite those of mli_self */
+    void *caller, *frame;  /* of the request: see mli_call */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -27100,10 +27145,11 @@ static MLI_COLD void mli_request_release(mli_request *q) {
    no memory for the record, the block counts as dropped. The request succeeds all the same, because
    the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = q->caller;
-    mli_self.frame = q->frame;
+    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site);
+    call->caller = q->caller;
+    call->frame = q->frame;
     q->opts.ticket = q->ticket;
-    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+    (void)mli_alloc_general(q->lord, call, mli_device_record_at(q->lord, q->dev)->device, storage,
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
@@ -27274,9 +27320,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER();
-    q.caller = mli_self.caller;
-    q.frame = mli_self.frame;
+    MLI_NOTE_CALLER(&q);
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
@@ -38043,6 +38087,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
 MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const memlord_site *site) {
     uint64_t key = MEMLORD_KEY(at);
     memlord_realloc_token token;
+    mli_call own, *call;
     memlord_device d;
     memlord_result known = MEMLORD_E_UNKNOWN;
     int r, error;
@@ -38054,10 +38099,11 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        mli_site_given(site);
-        (void)mli_unknown_free(lord, d, key);
+        call = mli_call_get(lord, &own, site);
+        (void)mli_unknown_free(lord, call, d, key);
+        mli_thread_put(lord, call->t);
+        if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);
         mli_anomalies_tell(lord);
-        if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;
     return r;

@@ -46,13 +46,13 @@ static void hold(uint32_t rank) {
 static void enter(memlord *lord, mli_thread *t) { (void)mli_shard_enter(t, mli_shard_at(lord, 0)); }
 /* Takes the cold lock, and reserves room for two keys in the index. */
 static void reserve(memlord *lord) {
-    memlord_result r;
+    static mli_cold cold;
     do {
-        mli_cold_enter();
-        r = mli_index_reserve_locked(lord, 2);
-    } while (mli_cold_leave(lord, &r));
-    must(r);
-    mli_cold_enter();
+        mli_cold_enter(&cold);
+        cold.r = mli_index_reserve_locked(lord, 2);
+    } while (mli_cold_leave(lord, &cold));
+    must(cold.r);
+    mli_cold_enter(&cold);
 }
 
 /* -- the requirements -- */
@@ -180,10 +180,10 @@ static void reserve(memlord *lord) {
     X(1, mli_anomaly_find, mli_rank_held(MLI_RANK_ANOMALIES), \
       (void)mli_anomaly_find(lord->anomalies, 0, NULL, NULL)) \
     X(1, mli_anomaly_note, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
-      (void)mli_anomaly_note(lord, 0, cpu(), 0, 0, 0)) \
+      (void)mli_anomaly_note(lord, NULL, 0, cpu(), 0, 0, 0)) \
     X(1, mli_anomaly_read, mli_none_held(), memlord_anomaly a; hold(MLI_RANK_COLD); \
       (void)mli_anomaly_read(lord, 0, &a)) \
-    X(1, mli_anomalies_log, mli_none_held(), hold(MLI_RANK_COLD); mli_anomalies_log(lord)) \
+    X(1, mli_anomalies_tell, mli_none_held(), hold(MLI_RANK_COLD); mli_anomalies_tell(lord)) \
     X(1, mli_handle_open, mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD), \
       (void)mli_handle_open(NULL)) \
     X(2, mli_handle_open, *list, mli_handle *none = NULL; \
@@ -248,13 +248,13 @@ static void reserve(memlord *lord) {
       mli_pick_swap(&part, NULL, NULL)) \
     X(1, mli_pick_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_pick_reserve(lord, NULL)) \
-    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, 0, 0, 0, 0)) \
+    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, mli_call_of(lord, t, NULL, NULL), 0, 0, 0)) \
     X(1, mli_stack_unwind, mli_none_held(), hold(MLI_RANK_COLD); size_t from; \
-      int cut; (void)mli_stack_unwind(lord, 1, NULL, 0, NULL, &from, &cut)) \
+      int cut; (void)mli_stack_unwind(lord, mli_call_of(lord, t, NULL, NULL), NULL, 0, &from, &cut)) \
     X(1, mli_stacks_ready, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_stacks_ready(lord)) \
-    X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, t, 0, 0, \
-      0, NULL)) \
+    X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, \
+      mli_call_of(lord, t, NULL, NULL), 0, 0)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \
     X(1, mli_stacks_init, !lord->back, mli_stacks_init(lord, NULL)) \
@@ -287,12 +287,12 @@ static void reserve(memlord *lord) {
     X(1, mli_count_site_free, !mli_is_inside(), enter(lord, t); mli_count_site_free(lord, t, \
       0, NULL, 0)) \
     X(1, mli_log_call_end, mli_none_held(), hold(MLI_RANK_COLD); mli_log_call_end(lord, NULL, \
-      NULL)) \
+      NULL, NULL)) \
     X(1, mli_log_call_n, n, mli_log_call_n(lord, "", NULL, 0, NULL, NULL)) \
     X(1, mli_ref_down, MLI_REFS(e->word1) > 1, mli_entry e = {0, MLI_REFS_ONE, 0}; \
       mli_ref_down(&e)) \
-    X(1, mli_entry_put, !mli_is_inside(), enter(lord, t); (void)mli_entry_put(lord, t, NULL, \
-      NULL, 0, 0, NULL)) \
+    X(1, mli_entry_put, !mli_is_inside(), enter(lord, t); (void)mli_entry_put(lord, mli_call_of(lord, t, NULL, NULL), \
+      NULL, NULL, 0, 0, NULL)) \
     X(1, mli_block_pend, mli_is_inside(), (void)mli_block_pend(lord, NULL)) \
     X(2, mli_block_pend, e->word2 & MLI_HAS_SIDE, mli_entry e = {0, 0, 0}; enter(lord, t); \
       (void)mli_block_pend(lord, &e)) \

@@ -42,7 +42,7 @@ static void *mli_return_address_plain(uintptr_t address) {
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.unwound : own), from = (uintptr_t)own;
     const size_t size = 2 * sizeof at;
     size_t n = 0;
     (void)user;

@@ -131,14 +131,6 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
-   block, and tries again: see books/names. */
-typedef struct mli_spare_block {
-    void *block;
-    size_t size;   /* bytes of the block */
-    size_t wanted; /* bytes of the allocation that failed last */
-} mli_spare_block;
-
 /* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
    see base/memory. */
 #define MLI_GRAIN_BITS 7
@@ -360,6 +352,8 @@ typedef struct mli_process_state {
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
+    struct mli_cold *cold;    /* memory of the thread that has the cold lock, for mli_cold_alloc;
+                                 guarded by this lock */
     mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
                                  yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
@@ -383,17 +377,6 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides the arguments of
-   the call. */
-typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
-                                          address, and their bytes */
-    uint64_t unknown;           /* frees of storages that the map does not have */
-    memlord_device from_device; /* the device before a move */
-    uint64_t from;              /* the storage before a move; 0: there was no move */
-} mli_debug_note;
-
 /* The logger calls that the thread is in. All are calls of one ledger's logger. */
 typedef struct mli_log_calls {
     uint64_t generation; /* generation of the ledger with this logger */
@@ -409,7 +392,8 @@ typedef struct mli_used {
 } mli_used;
 #define MLI_USED 8
 
-/* The state of the current thread. Only the thread itself reads and writes it. Other threads may
+/* The state of the current thread. A parameter of a call does not belong here, but in its mli_call
+   (books/threads). Only the thread itself reads and writes this state. Other threads may
    compare the address of this state, but may not read through it, because the system may free the
    state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
    ledger, because no ledger has the generation 0. */
@@ -433,49 +417,16 @@ typedef struct mli_self_state {
                                 none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uint32_t unwinding;      /* 1: the thread is in an unwinder */
-    const memlord_site *site; /* the site given to the thread's call on the general path
-                                 (calls/record); NULL: none */
-    struct mli_ticket_draw *draw; /* what the thread's call may draw from tickets; NULL: nothing */
-    uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
-                                not logged yet; 0: none */
-    void *caller;            /* the return address of the thread's call on the general path; NULL:
-                                not known */
-    void *frame;             /* the frame of the function of MemLord that returns to `caller`; NULL:
-                                not known */
-    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
-    struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
-                                    block that the call in progress begins */
-    uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
-                                block is not picked */
-    uint32_t pick_again;     /* 1: the call in progress resizes the block, so the block's stack
-                                counts no new alloc */
-    uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the call in progress keeps the stack of a block, and this block
-                                is not the thread's last picked block, so the call does not change
-                                mli_thread.taken_key */
+    void *unwound;           /* the frame at which an unwinder by frame pointers begins, while the
+                                thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
                                        0 and 1: not known */
-    mli_debug_note note;     /* numbers for the debug line of the call in progress: see
-                                books/blocks */
-    mli_spare_block spare;   /* a block for the call in progress, if the call found too little
-                                memory under the cold lock */
     mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
                                 none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
-
-/* Stores in mli_self the return address and the frame of the host's call, which takes the general
-   path (calls/record). */
-#define MLI_NOTE_CALLER() \
-    (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
-#define MLI_NOTE_ENTERED()                                                                    \
-    (MLI_NOTE_CALLER(),                                                                       \
-     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
-            (mli_self.caller = mli_self.entered)))
 
 #endif

@@ -22,10 +22,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
         uint32_t n;
-        mli_cold_enter();
+        mli_cold_enter(&cold);
         n = mli_u32_load(count);
         h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
@@ -33,9 +33,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
             mli_u32_store(count, n + 1);
         }
-        r = h ? MEMLORD_OK : MLI_AGAIN;
-    } while (mli_cold_leave(lord, &r));
-    if (r) return r;
+        cold.r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return cold.r;
     mli_lock_take(lock);
     h->next = *list;
     *list = h;

@@ -25,6 +25,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
+    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
+                          or set to 0 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -76,12 +78,12 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
-                                          uint64_t storage, uint64_t bytes, uint64_t word2) {
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
+                                          memlord_device device, uint64_t storage, uint64_t bytes,
+                                          uint64_t word2) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     struct mli_anomalies_state *s = lord->anomalies;
     const uint64_t now = mli_ledger_age(lord);
-    const memlord_site *site = mli_self.site;
     const memlord_site *kept = site ? mli_site_kept(lord, site) : NULL;
     mli_anomaly *a;
     int is_new;
@@ -98,7 +100,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = lord->generation;
+        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -170,11 +172,14 @@ static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
+/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
+   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
+    if (MLI_LIKELY(!mli_u32_load(&lord->anomalies->untold))) return;
     if (mli_self.in_host_alloc || mli_log_runs(lord)) return;
-    mli_self.untold = 0;
+    mli_u32_store(&lord->anomalies->untold, 0);
     if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
     while (mli_anomaly_untold(lord, &a))
         if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
@@ -182,8 +187,10 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
     mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
-    mli_site_given(place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0, 0);
+    const memlord_site *site =
+        place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL;
+    (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0,
+                           0);
     mli_anomalies_tell(lord);
 }
 
@@ -229,8 +236,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-        mli_site_given(site);
-        is_new = mli_anomaly_note(lord, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
+        is_new = mli_anomaly_note(lord, site, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
         logs = !mli_log_runs(lord);
         if (logs &&
             (!mli_u32_exchange(&lord->anomalies->refused[refuser][r == MEMLORD_E_DEVICE], 1) ||

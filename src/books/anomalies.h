@@ -17,34 +17,24 @@
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call at the start of the call. The fast path (calls/fast) notes no site. If
-   the ledger's own allocator makes the call, notes no site. Such a call runs inside another call,
-   whose site is still needed. */
-static MLI_HOT void mli_site_given(const memlord_site *site) {
-    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
-}
-
-/* Counts a mistake at the site of the call in progress. If the list has no entry for the kind and
+/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
    the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
    Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
    block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
    no tag. Requires: the caller holds no lock, except perhaps the orphan lock
    (mli_threads_state). */
-MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
-                                          uint64_t storage, uint64_t bytes, uint64_t word2);
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
+                                          memlord_device device, uint64_t storage, uint64_t bytes,
+                                          uint64_t word2);
 /* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
    is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet, except refusals, which mli_refuse logs. Requires: the
-   caller holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
-   nothing: a later call of the thread logs these mistakes. */
-static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
-}
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
+   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
+   the caller holds no lock. */
+MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
 
 /* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
    is no such mistake. Requires: the caller holds no lock. */

@@ -85,35 +85,30 @@ MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
     d.frees_here = 1;
     mli_count(lord, t, &d, 1);
 }
-MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage) {
-    if (!mli_debug_on(lord)) return;
-    mli_self.note.from_device = d;
-    mli_self.note.from = storage;
-}
 
-/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. A call keeps these
-   facts in the note, because it logs only after it has left the shard and dropped its locks. */
-static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in the call's note, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. A call keeps these facts in the
+   note, because it logs only after it has left the shard and dropped its locks. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const mli_debug_note *note,
+                                      const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
-    mli_debug_note odd = mli_self.note;
     memlord_site named;
-    memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
-    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
-    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (note->from) mli_putf(o, ", from %i %jx", mli_device_code(note->from_device), note->from);
+    if (note->implicit) mli_putf(o, ", implicit free of %jo", note->implicit_bytes);
+    if (note->unknown) mli_putf(o, ", unknown frees %ju", note->unknown);
     if (site) mli_putf(o, " %p", (const void *)mli_site_named(lord, site, &named));
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
-MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                       uint64_t storage, uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
+                                       const char *verb, memlord_device d, uint64_t storage,
+                                       uint64_t bytes) {
     char line[512];
     mli_out o;
-    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    if (!did && !call->note.implicit && !call->note.unknown) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
-    mli_log_call_end(lord, &o, site);
+    mli_log_call_end(lord, &o, &call->note, call->site);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
@@ -130,8 +125,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "%s%i ", verb, mli_device_code(d));
     mli_put_amount(&o, note->bytes, note->blocks);
-    mli_self.note.unknown += note->unknown;
-    mli_log_call_end(lord, &o, site);
+    mli_log_call_end(lord, &o, note, site);
 }
 
 /* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
@@ -175,34 +169,37 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
-                                                   memlord_device d, uint64_t key, uint64_t bytes) {
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
+                                                   memlord_result r, memlord_device d,
+                                                   uint64_t key, uint64_t bytes) {
     uint32_t dev;
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
     dev = mli_dev_known(lord, d);
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
+    (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
 }
 /* Notes a mistake that concerns the block of an entry. */
-static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
-    (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
-                           e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
+static MLI_COLD void mli_anomaly_of(memlord *lord, const mli_call *call, int kind,
+                                    const mli_entry *e) {
+    (void)mli_anomaly_note(lord, call->site, kind,
+                           mli_device_record_at(lord, MLI_DEV(e->word1))->device, e->key,
+                           MLI_BYTES(e->word1), mli_word2_rows(e->word2));
 }
-MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e) {
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e) {
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
-    mli_anomaly_of(lord, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
+    mli_anomaly_of(lord, call, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
-                                                     uint64_t key) {
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
+                                                     memlord_device d, uint64_t key) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
-    if (mli_debug_on(lord)) mli_self.note.unknown++;
+    (void)mli_anomaly_note(lord, call->site, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
+    call->note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -222,11 +219,11 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
     return state;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends) {
     mli_entry e;
-    if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, d, key);
+    if (mli_key_state(lord, call->t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
+    if (ends) (void)mli_unknown_free(lord, call, d, key);
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -274,30 +271,32 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 /* Charges the account of a block that is put on the map. If the block replaces another, takes the
    bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
    that of `e` if there was none. */
-static MLI_COLD void mli_put_charge(memlord *lord, const mli_entry *e, uint64_t stale) {
+static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_entry *e,
+                                    uint64_t stale) {
     mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
-    if (old && old != side) mli_side_charge(lord, old, 0, 0);
-    if (side) mli_side_charge(lord, side, side->account, MLI_BYTES(e->word1));
+    if (old && old != side) mli_side_charge(lord, call, old, 0, 0);
+    if (side) mli_side_charge(lord, call, side, side->account, MLI_BYTES(e->word1));
 }
 
 /* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
    and leaves the shard. If an older block is in that place, it ends, and its account loses its
    bytes first. If the older block was live, its free was never recorded, so its end counts as an
    implicit free. */
-static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
+static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
+    mli_thread *t = call->t;
     const uint32_t size = probe->shard->size;
     const int replaces = probe->entry != NULL;
     mli_entry stale = *e;
     int crowded = 0;
     if (replaces) stale = *probe->entry;
-    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, e, stale.word2);
+    if ((stale.word2 | e->word2) & MLI_HAS_SIDE) mli_put_charge(lord, call, e, stale.word2);
     if (replaces) {
         mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_pick_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, call, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, call, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -312,19 +311,18 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
         mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
-        mli_anomaly_of(lord, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
-        if (mli_debug_on(lord)) {
-            mli_self.note.implicit++;
-            mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
-        }
+        mli_anomaly_of(lord, call, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
+        call->note.implicit++;
+        call->note.implicit_bytes += MLI_BYTES(stale.word1);
     }
     mli_side_record_free(lord, stale.word2);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
     MLI_REQUIRE(!mli_is_inside());
+    mli_thread *t = call->t;
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -344,7 +342,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                  between the two probes */
     }
     *did = MLI_DID_OPEN;
-    mli_probe_put(lord, t, &probe, e, d, n);
+    mli_probe_put(lord, call, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
@@ -364,16 +362,17 @@ static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entr
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
-                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
+                                                   uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did) {
+    const uint32_t dev = call->dev;
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_set_account(lord, t, &e, account)) return MEMLORD_E_NOMEM;
-    r = mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
+    r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
@@ -427,16 +426,17 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     return side->fences;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
-                                                    uint64_t key, int how, mli_entry *gone,
-                                                    mli_fence_record **chain) {
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
+                                                    memlord_device d, uint64_t key, int how,
+                                                    mli_entry *gone, mli_fence_record **chain) {
+    mli_thread *t = call->t;
     mli_probe probe;
     uint64_t refs, word2;
     gone->key = 0;
     *chain = NULL;
     if (!mli_probe_live(lord, t, (uint32_t)d.type, key, &probe)) {
         mli_probe_leave(t, &probe);
-        return mli_unknown_free(lord, d, key);
+        return mli_unknown_free(lord, call, d, key);
     }
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
     if (how == MLI_END_RELEASE && refs > 1) {
@@ -453,7 +453,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     } else {
         mli_probe_end_block(lord, t, &probe, 0);
     }
-    if (refs > 1) mli_shared_free(lord, gone);
+    if (refs > 1) mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
@@ -530,10 +530,11 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
         e->word2 = rows;
 }
 
-MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint32_t slot, uint64_t key, uint32_t dev,
-                                            uint64_t bytes, const memlord_site *site, int moves,
-                                            uint64_t *rows) {
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     const uint32_t from = MLI_DEV(e->word1);
     const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
     const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
@@ -568,17 +569,17 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         const memlord_account account =
             from == dev ? side->account : mli_account_used(lord, t, dev);
         mli_parts_trim(lord, side->parts, bytes);
-        if (account != side->account) mli_side_charge(lord, side, account, 0);
+        if (account != side->account) mli_side_charge(lord, call, side, account, 0);
     }
     mli_entry_set_rows(e, now);
     put.key = key;
     put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
     put.word2 = e->word2;
-    r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
+    r = mli_entry_put(lord, call, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e, slot);
-    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
+    return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
@@ -627,10 +628,12 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
-                                                   uint32_t dev, uint64_t key, uint64_t bytes,
-                                                   const memlord_site *site) {
+                                                   uint64_t key, uint64_t bytes) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
     uint64_t rows;
@@ -641,18 +644,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
-    if (r) return mli_short_of(lord, t, from, from_key, 1);
+    if (r) return mli_short_of(lord, call, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick, NULL))
-        return mli_unknown_free(lord, from, from_key);
+        return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.pick_row;
+    mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
+    stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
-    r = mli_entry_attach(lord, t, &e, 0, key, dev, bytes, site, 1, &rows);
-    mli_stack_forget(lord);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+    mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);

@@ -63,16 +63,15 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Notes where a block was before its move, for the debug line of the call. */
-MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
-
 /* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
    (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
-   free was never recorded. */
-MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                       uint64_t storage, uint64_t bytes, const memlord_site *site);
+   free was never recorded. The call is no longer valid afterwards. */
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
+                                       const char *verb, memlord_device d, uint64_t storage,
+                                       uint64_t bytes);
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The line names a device
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
+   call has noted. The line names a device
    type or a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
@@ -83,19 +82,21 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
    record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
    the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
    storage is expected, and does not count as an unknown free: see mli_drop_match. */
-MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
-                                                   memlord_device d, uint64_t key, uint64_t bytes);
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
+                                                   memlord_result r, memlord_device d,
+                                                   uint64_t key, uint64_t bytes);
 /* Counts a call that ends an unknown storage (one that the map does not have), and returns
    MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
    the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
-MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
+                                                     memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
-MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e);
 
 enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
@@ -112,7 +113,7 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
    `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
    storage is not live. */
-MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends);
 
 /* Adds a reference to a live block. If the entry has no room for the number of references, adds a
@@ -137,15 +138,15 @@ enum { /* what mli_entry_put did */
 /* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
    account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
    MLI_DID_... Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
    account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
    of mli_entry_put. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
-                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
+                                                   uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
@@ -170,9 +171,9 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
    If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
    becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
    call, outside the shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
-                                                    uint64_t key, int how, mli_entry *gone,
-                                                    mli_fence_record **chain);
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
+                                                    memlord_device d, uint64_t key, int how,
+                                                    mli_entry *gone, mli_fence_record **chain);
 
 /* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
    the slot, or 0 if none is vacant or if the threads without a record share this one. */
@@ -203,16 +204,16 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
    entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block: puts it back on the map under a key, with a device and a size, counts
-   the change, and makes its slot vacant. With `moves` the change counts as the end of one block and the start of
+/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
+   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
+   block's site. With `moves` the change counts as the end of one block and the start of
    another, else as a change of size. *rows gets the word2 that the entry would have without a side
    record. The caller cannot read this word2 from the side record: another thread may free the side
    record once the block is on the map. If the map has no room, ends the block with its old bytes,
    and counts an alloc of the new bytes as dropped. */
-MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                            uint32_t slot, uint64_t key, uint32_t dev,
-                                            uint64_t bytes, const memlord_site *site, int moves,
-                                            uint64_t *rows);
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, or NULL if there is none. The member `next` of a route
    leads to the one made before it. */
@@ -229,13 +230,12 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If it has no side record and the move will charge it to an account, adds a side record
+/* Moves a block to the call's device, with another key or size, and counts the move. The block
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
    first. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
-                                                   uint32_t dev, uint64_t key, uint64_t bytes,
-                                                   const memlord_site *site);
+                                                   uint64_t key, uint64_t bytes);
 
 /* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);

@@ -54,7 +54,7 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     mli_thread *t;
     mli_probe probe;
     memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
@@ -73,7 +73,7 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
                           NULL);

@@ -83,16 +83,16 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     *dev = mli_dev_known(lord, d);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     do {
-        mli_cold_enter();
-        r = mli_device_add_locked(lord, d, dev);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_device_add_locked(lord, d, dev);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {

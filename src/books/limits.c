@@ -430,35 +430,34 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw) {
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+    mli_ticket_draw *draw = &call->draw;
     if (!draw->named) {
-        mli_tickets_prune(lord, t);
-        if (!t->now.open_tickets) {
-            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+        mli_tickets_prune(lord, call->t);
+        if (!call->t->now.open_tickets) {
+            mli_special_set(call->t, MLI_SPECIAL_TICKET, 0);
             return;
         }
     }
-    draw->phys = mli_phys_lock(lord, dev);
+    draw->phys = mli_phys_lock(lord, call->dev);
     draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
-    draw->t = t;
     draw->drawn = 0;
-    mli_self.draw = draw;
     mli_lock_drop(&draw->phys->lock);
 }
 
 /* Takes the bytes of a draw that are not drawn yet off its tickets, the earliest first. Unless
    `account` is 0, takes only those of tickets with that account, and leaves it to the caller to
    take them off what the account holds. Returns how many bytes it took. */
-static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *draw,
+static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_call *call,
                                        memlord_account account) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
-    uint32_t i, n = mli_draw_count(draw->t, draw->named);
+    const mli_ticket_draw *draw = &call->draw;
+    uint32_t i, n = mli_draw_count(call->t, draw->named);
     uint64_t left = draw->bytes - draw->drawn, taken = 0;
     for (i = 0; i < n && left; i++) {
         memlord_ticket ticket;
-        mli_reservation *v = mli_draw_ticket(lord, draw->t, draw->phys, draw->named, i, &ticket);
+        mli_reservation *v = mli_draw_ticket(lord, call->t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -470,28 +469,30 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_ticket_draw *dra
     }
     return taken;
 }
-MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_ticket_draw *draw = account && bytes ? mli_self.draw : NULL;
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
+                                           uint64_t bytes) {
+    mli_phys *phys = account && bytes ? call->draw.phys : NULL;
     uint64_t held = 0;
     int charged;
-    if (draw) {
-        mli_lock_take(&draw->phys->lock);
-        held = mli_draw_take(lord, draw, account);
-        draw->drawn += held;
-        draw->phys->drawn += held;
+    if (phys) {
+        mli_lock_take(&phys->lock);
+        held = mli_draw_take(lord, call, account);
+        call->draw.drawn += held;
+        phys->drawn += held;
     }
     charged = mli_account_charge_block(lord, account, bytes, held);
-    if (draw) mli_lock_drop(&draw->phys->lock);
+    if (phys) mli_lock_drop(&phys->lock);
     return charged;
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
-                                              int recorded) {
-    mli_lock_take(&draw->phys->lock);
-    mli_self.draw = NULL;
-    draw->phys->in_flight -= draw->bytes;
-    draw->phys->drawn -= draw->drawn;
-    draw->phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, draw, 0) : 0);
-    mli_lock_drop(&draw->phys->lock);
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded) {
+    mli_ticket_draw *draw = &call->draw;
+    mli_phys *phys = draw->phys;
+    mli_lock_take(&phys->lock);
+    phys->in_flight -= draw->bytes;
+    phys->drawn -= draw->drawn;
+    phys->ticket_bytes -= draw->drawn + (recorded ? mli_draw_take(lord, call, 0) : 0);
+    mli_lock_drop(&phys->lock);
+    draw->phys = NULL;
 }
 
 /* -- life -- */

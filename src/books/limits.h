@@ -148,38 +148,20 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
-   Those that come off tickets of the account that the block is charged to come off when it is
-   charged, so that the account never counts them twice. */
-typedef struct mli_ticket_draw {
-    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
-    uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
-    mli_thread *t;        /* the thread of the alloc */
-    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
-} mli_ticket_draw;
-/* Begins a call: it draws on no ticket yet, and names none. */
-static MLI_HOT void mli_draw_clear(mli_ticket_draw *draw) {
-    draw->phys = NULL;
-    draw->named = 0;
-}
+/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
+   thread, marks its bytes as in flight until it is recorded. */
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
 
-/* Begins an alloc: if the alloc may draw on tickets, marks its bytes as in flight until it is
-   recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t bytes, mli_ticket_draw *draw);
-
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If this thread
-   draws on tickets of the account, the drawn bytes are no longer held from the same moment on. */
-MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, memlord_account account, uint64_t bytes);
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
+   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
+                                           uint64_t bytes);
 
 /* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
    alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
    names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
    that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, const mli_ticket_draw *draw,
-                                              int recorded);
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded);
 
 MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 

@@ -27,32 +27,32 @@ typedef struct mli_index_pair {
 /* -- memory under the cold lock -- */
 
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
-    mli_spare_block *spare = &mli_self.spare;
-    void *p = spare->size == size ? spare->block : NULL;
+    mli_cold *cold = mli_process.cold;
+    void *p = cold->size == size ? cold->block : NULL;
     if (p)
-        spare->block = NULL;
+        cold->block = NULL;
     else if (size <= (size_t)1 << MLI_PIECE_MAX_BITS)
         p = mli_piece_new(lord, size);
-    if (!p) spare->wanted = size;
+    if (!p) cold->wanted = size;
     return p;
 }
 
-MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
+MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold) {
     mli_lock_take(&mli_process.cold_lock);
+    mli_process.cold = cold;
 }
 
-MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
-    mli_spare_block *spare = &mli_self.spare;
+MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold) {
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* the block is still here if the retry did not
-                                                      use it, because another thread did the same
-                                                      work */
-    spare->block = NULL;
-    if (*result != MLI_AGAIN) return 0;
-    spare->size = spare->wanted;
-    spare->block = mli_own_alloc(lord, spare->size);
-    if (!spare->block) *result = MEMLORD_E_NOMEM;
-    return spare->block != NULL;
+    mli_own_free(lord, cold->block, cold->size); /* the block is still here if the retry did not
+                                                    use it, because another thread did the same
+                                                    work */
+    cold->block = NULL;
+    if (cold->r != MLI_AGAIN) return 0;
+    cold->size = cold->wanted;
+    cold->block = mli_own_alloc(lord, cold->size);
+    if (!cold->block) cold->r = MEMLORD_E_NOMEM;
+    return cold->block != NULL;
 }
 
 /* -- cold tables -- */
@@ -258,13 +258,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     do {
-        mli_cold_enter();
-        r = mli_name_locked(lord, text, kept);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_name_locked(lord, text, kept);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,

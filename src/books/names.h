@@ -14,7 +14,12 @@
 #include "base/ledger.h"
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
+       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
+       do {
+           mli_cold_enter(&cold);
+           cold.r = mli_x_locked(lord);
+       } while (mli_cold_leave(lord, &cold));
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
@@ -49,13 +54,21 @@ typedef struct mli_dict {
    neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
-/* Takes the cold lock, for functions whose names end in _locked. */
-MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
+/* The tries of a function that takes the cold lock. */
+typedef struct mli_cold {
+    memlord_result r; /* the result of the latest try */
+    void *block;      /* memory for the next try, or NULL */
+    size_t size;      /* the bytes of `block` */
+    size_t wanted;    /* the bytes of the allocation that failed last */
+} mli_cold;
 
-/* Drops the cold lock. If *result is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
-   and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
-   allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
-MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
+/* Takes the cold lock, for functions whose names end in _locked. */
+MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold);
+
+/* Drops the cold lock. If cold->r is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
+   and returns 1; the caller must then try again. Else returns 0, and cold->r is final. If the
+   allocator fails, returns 0, and cold->r is MEMLORD_E_NOMEM. */
+MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold);
 
 /* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
    the next string is put in the table. */

@@ -9,10 +9,9 @@
 #include "books/limits.h"
 
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t) {
+                                         mli_thread **t) {
     *t = NULL;
     if (!lord) return MEMLORD_OK;
-    mli_site_given(site);
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
     *t = mli_thread_get(lord);
@@ -30,8 +29,8 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
 
-MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
-                                 uint64_t bytes) {
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
+                                 memlord_account account, uint64_t bytes) {
     if (side->account != account) {
         mli_account_credit_block(lord, side->account, side->charged);
         side->account = account;
@@ -39,7 +38,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
     }
     if (bytes < side->charged)
         mli_account_credit_block(lord, account, side->charged - bytes);
-    else if (!mli_ticket_charge(lord, account, bytes - side->charged))
+    else if (!mli_ticket_charge(lord, call, account, bytes - side->charged))
         return;
     side->charged = bytes;
 }
@@ -319,7 +318,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     memset(&part, 0, sizeof part);
     part.offset = offset;
@@ -337,7 +336,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);

@@ -40,11 +40,11 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call that names a block: notes `site`, checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
-   `lord` is NULL, or if the ledger's own allocator makes the call. */
+/* Begins a public call that names a block: checks the device and the storage, and gets the thread
+   record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if `lord` is NULL,
+   or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t);
+                                         mli_thread **t);
 
 /* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
@@ -57,8 +57,8 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 /* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
    `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
    entry, or no other thread knows the record. */
-MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
-                                 uint64_t bytes);
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
+                                 memlord_account account, uint64_t bytes);
 
 /* Charges a new block of the fast way to an account, and returns its word2, which points to a side
    record that the thread has kept. `word2` is what it would be without one. Returns 0, and has

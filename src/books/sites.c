@@ -128,14 +128,15 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
     mli_site_origin from;
     mli_site_record *site;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return NULL;
     from = mli_site_origin_of(lord, planted);
     do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, &from, &site);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_find_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return NULL;
+    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
 /* -- return addresses: modules and the places in them -- */
@@ -290,17 +291,17 @@ static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *addre
     char executable[MLI_PATH_MAX];
     mli_site_record *site = NULL;
     mli_image image;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return NULL;
     if (module)
         image = module->image;
     else
         mli_image_at(address, &image, executable);
     do {
-        mli_cold_enter();
-        r = mli_place_find_locked(lord, address, &image, &site);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? site : NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_place_find_locked(lord, address, &image, &site);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? site : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address) {
     mli_site_record *site = NULL;
@@ -345,12 +346,12 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
                                                     const memlord_site *from) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
-        mli_cold_enter();
-        r = mli_site_display_locked(lord, site, from);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_display_locked(lord, site, from);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
@@ -458,14 +459,14 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                                  uint32_t dev, uint32_t *number) {
     mli_site_origin from = {NULL, NULL};
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (book == MLI_BOOK_SITE) from = mli_site_origin_of(lord, (const memlord_site *)identity);
     do {
-        mli_cold_enter();
-        r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity, dev,
-                                number);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity,
+                                     dev, number);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r;
 }
 
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
@@ -560,7 +561,7 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
     const size_t size = sizeof(mli_functions) + count * sizeof *functions;
     mli_site_record *record;
     mli_functions *all;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (!lord) return MEMLORD_OK;
     if (!site || !functions || !count || count > MLI_FUNCTIONS_MAX) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
@@ -570,9 +571,9 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
     all->count = (uint32_t)count;
     all->at = (memlord_function *)(void *)(all + 1);
     do {
-        mli_cold_enter();
-        r = mli_site_functions_locked(lord, record, functions, all);
-    } while (mli_cold_leave(lord, &r));
-    if (r) mli_own_free(lord, all, size);
-    return r;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_functions_locked(lord, record, functions, all);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) mli_own_free(lord, all, size);
+    return cold.r;
 }

@@ -26,12 +26,11 @@ typedef struct mli_stack_tables {
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
    ledger, so that the linker can drop them from a program that takes no stacks. */
 typedef struct mli_stack_calls {
-    void (*pick)(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key, uint64_t bytes,
-                 const memlord_site *site);
-    uint64_t (*put)(memlord *lord, const mli_entry *e);
+    void (*pick)(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes);
+    uint64_t (*put)(memlord *lord, mli_call *call, const mli_entry *e);
     mli_pick (*find)(memlord *lord, const mli_entry *e, int remove);
     void (*off)(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees, int undo);
-    void (*keep)(memlord *lord, const mli_pick *pick, uint64_t key, uint32_t dev, uint32_t site);
+    void (*keep)(memlord *lord, mli_call *call, const mli_pick *pick, uint64_t key, uint32_t site);
 } mli_stack_calls;
 
 /* Returns the ledger's mli_stack_calls, or NULL before the first mli_stacks_begin. The acquire load
@@ -192,15 +191,15 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     int stays;
     if (n || !site) return n;
     stays = site->address == address && mli_site_record_of(lord, address) == site;
     do {
-        mli_cold_enter();
-        r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? n : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? n : 0;
 }
 
 /* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
@@ -232,13 +231,13 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
-    memlord_result r = MEMLORD_OK;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (row) return row;
     do {
-        mli_cold_enter();
-        r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? row : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? row : 0;
 }
 /* Returns the row of the stack that has these return addresses, the innermost first, below the node
    `root`. Returns 0 if there is no room for the row or for a node. */
@@ -286,15 +285,16 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     mli_u64_lower(&row->picked_bytes, bytes);
     mli_u64_lower(&row->alloc_bytes, weight);
 }
-/* Adds the block that the current public call opens to the totals of its stack. A reader loads the
-   samples and their bytes before the estimates that include them: see mli_stack_totals_of. */
-static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+/* Adds the block that a call opens to the totals of its stack. A reader loads the samples and their
+   bytes before the estimates that include them: see mli_stack_totals_of. */
+static void mli_stack_debit(memlord *lord, const mli_call *call, const mli_pick *pick,
+                            uint64_t bytes) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
-    const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
+    const uint64_t weight = mli_pick_weight(pick, bytes), had = call->pick.had;
     mli_stack_vary(row, mli_pick_variance(pick, bytes));
     (void)mli_u64_add(&row->blocks, 1);
     mli_u64_max(&row->peak, (int64_t)(mli_u64_add(&row->live, weight) + weight));
-    if (!mli_self.pick_again) {
+    if (!call->pick.again) {
         (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
         (void)mli_u64_add(&row->samples, 1);
     }
@@ -326,17 +326,17 @@ static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
-/* Adds the block that the current public call opens to the table and to the row of its stack. */
-static MLI_COLD uint64_t mli_stack_put(memlord *lord, const mli_entry *e) {
+/* Adds the block that a call opens to the table and to the row of its stack. */
+static MLI_COLD uint64_t mli_stack_put(memlord *lord, mli_call *call, const mli_entry *e) {
     mli_pick pick;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
-    pick.row = mli_self.pick_row;
-    pick.scale = mli_self.pick_scale;
-    mli_self.pick_row = 0;
-    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_pick_add(mli_self.pick_part, &pick);
-    mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
+    pick.row = call->pick.row;
+    pick.scale = call->pick.scale;
+    call->pick.row = 0;
+    if (!call->pick.kept) mli_taken_set(lord, &pick);
+    mli_pick_add(call->pick.part, &pick);
+    mli_stack_debit(lord, call, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
 /* Returns the entry of a picked block in the table. If `remove` is 1, also removes it. */
@@ -352,9 +352,9 @@ static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t
     mli_stack_credit(lord, pick, bytes, undo);
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
-    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
-    return mli_stack_calls_of(lord)->put(lord, e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call, const mli_entry *e) {
+    if (MLI_LIKELY(!call->pick.row)) return 0;
+    return mli_stack_calls_of(lord)->put(lord, call, e);
 }
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
     if (!(e->word1 & MLI_PICKED)) return mli_pick_none;
@@ -378,40 +378,39 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the stack of the block that the current public call opens under `key`: stores the stack's
-   row in mli_self, and reserves room in the table of picked blocks. If `row` is 0, or the table has
-   no room, counts the stack as dropped. Requires: the public call ends with mli_stack_forget. */
-static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
+/* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
+   call ends with mli_stack_forget. */
+static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.pick_part = row ? mli_picks_of(lord, key) : NULL;
-    mli_self.pick_row = row && mli_pick_reserve(lord, mli_self.pick_part) ? row : 0;
-    mli_self.pick_scale = scale;
-    mli_self.pick_again = mli_self.pick_kept = 0;
-    mli_self.pick_had = 0;
-    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    call->pick.part = row ? mli_picks_of(lord, key) : NULL;
+    call->pick.row = row && mli_pick_reserve(lord, call->pick.part) ? row : 0;
+    call->pick.scale = scale;
+    call->pick.again = call->pick.kept = 0;
+    call->pick.had = 0;
+    if (!call->pick.row) mli_stat_add(lord, call->dev, MLI_STAT_dropped_sites, 1);
 }
-MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    (void)lord;
-    if (MLI_LIKELY(!mli_self.pick_row)) return;
-    mli_self.pick_row = 0;
-    mli_pick_unreserve(mli_self.pick_part);
+MLI_PRIVATE void mli_stack_forget(mli_call *call) {
+    if (MLI_LIKELY(!call->pick.row)) return;
+    call->pick.row = 0;
+    mli_pick_unreserve(call->pick.part);
 }
-static MLI_COLD void mli_stack_keep_row(memlord *lord, const mli_pick *pick, uint64_t key,
-                                        uint32_t dev, uint32_t site) {
+static MLI_COLD void mli_stack_keep_row(memlord *lord, mli_call *call, const mli_pick *pick,
+                                        uint64_t key, uint32_t site) {
     const uint32_t node = mli_stack_row_at(lord, pick->row)->node;
-    const uint32_t row = mli_stack_row_of_node(lord, node, dev, site);
-    mli_stack_set(lord, row, key, dev, pick->scale);
-    mli_self.pick_kept = !mli_taken_is(lord, pick);
+    mli_stack_set(lord, call, mli_stack_row_of_node(lord, node, call->dev, site), key,
+                  pick->scale);
+    call->pick.kept = !mli_taken_is(lord, pick);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site) {
-    if (pick->row) mli_stack_calls_of(lord)->keep(lord, pick, key, dev, site);
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
+                                         uint64_t key, uint32_t site) {
+    if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
 }
 
-MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.pick_again = 1;
-    mli_self.pick_had = bytes;
+MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
+    call->pick.again = 1;
+    call->pick.had = bytes;
 }
 
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the
@@ -458,13 +457,13 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     const mli_site_origin from = {why, NULL};
     mli_site_record *site;
     uint32_t n = 0;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, &from, &site);
-        if (r == MEMLORD_OK) r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
-    } while (mli_cold_leave(lord, &r));
-    return r == MEMLORD_OK ? n : 0;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_find_locked(lord, &from, &site);
+        if (cold.r == MEMLORD_OK) cold.r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
+    } while (mli_cold_leave(lord, &cold));
+    return cold.r == MEMLORD_OK ? n : 0;
 }
 /* Returns the node at which a stack begins: node 0 or, if the stack is cut, a node that tells why.
    Makes that node on first use. If there is no room for it, returns 0. */
@@ -475,24 +474,27 @@ static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     return n || !why ? n : mli_stack_cut_make(lord, why);
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and for
-   MLI_STACK_OWN frames of MemLord. Sets *from to the index of the first frame of the host, and
-   *cut to MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or
-   the unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
-                                        const memlord_site *site, size_t *from, int *cut) {
-    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    void *caller = mli_self.caller;
+/* Writes the stack of a call to `frames`, which has room for `most` frames and for MLI_STACK_OWN
+   frames of MemLord. Sets *from to the index of the first frame of the host, and *cut to
+   MLI_CUT_... Returns the number of frames from *from on. If the call may not unwind, or the
+   unwinder finds nothing, the stack is the call's return address, or empty if it is unknown. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, mli_call *call, void **frames, size_t most,
+                                        size_t *from, int *cut) {
+    const mli_site_record *record = call->site ? mli_site_record_of(lord, call->site) : NULL;
+    const mli_call outer = *call;
+    void *caller = call->caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     *cut = MLI_CUT_NOT;
-    if (may_unwind) {
+    if (mli_stack_may_unwind(lord, call->t)) {
         mli_self.unwinding = 1;
+        mli_self.unwound = call->frame;
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
+        *call = outer; /* the unwinder may have made calls of its own, as by a malloc */
         n = mli_stack_sound(frames, n < cap ? n : cap);
         if (n == cap) *cut = MLI_CUT_DEEP;
         if (n && frames[n - 1] == MEMLORD_FRAME_LOST) n--, *cut = MLI_CUT_LOST;
@@ -528,26 +530,25 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_thread *t, uint32_t dev,
-                                           uint64_t key, uint64_t bytes,
-                                           const memlord_site *site) {
+static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_call *call, uint64_t key,
+                                           uint64_t bytes) {
+    mli_thread *t = call->t;
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
     double mean;
-    int may, cut;
+    int cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
     most = mli_stacks_depth(lord); /* a later change of the depth sets MLI_SPECIAL_REDRAW again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
-    may = mli_stack_may_unwind(lord, t);
-    depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
+    depth = mli_stack_unwind(lord, call, frames, most, &from, &cut);
+    if (call->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, call->dev));
     if (mli_stacks_ready(lord))
         row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
-                               dev, at);
-    mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+                               call->dev, at);
+    mli_stack_set(lord, call, row, key, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 
 static const mli_stack_calls mli_stack_functions = {
@@ -555,12 +556,11 @@ static const mli_stack_calls mli_stack_functions = {
 
 /* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
    picked. */
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
+                                              uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
     const mli_stack_calls *calls = mli_stack_calls_of(lord);
-    if (calls) calls->pick(lord, t, dev, key, bytes, site);
+    if (calls) calls->pick(lord, call, key, bytes);
 }
 
 /* -- reading -- */

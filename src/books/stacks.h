@@ -92,11 +92,12 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 /* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+/* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
    which the call has reserved room. The caller is inside the shard, or no other thread can reach
    the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call,
+                                               const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
    functions: the caller is inside the shard, or no other thread can reach the entry. */
@@ -111,28 +112,26 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
    `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table and has not used. */
-MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Gives the stack `pick` to the block that this call records under `key`. The call moves the
-   block that had this stack, or puts that block back on the map. The block under `key` counts in
-   the totals of the stack on `dev`, for the site with the row `site`. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
-                                         uint32_t dev, uint32_t site);
+MLI_PRIVATE void mli_stack_forget(mli_call *call);
+/* Gives the stack `pick` to the block that a call records under `key`. The call moves the block
+   that had this stack, or puts that block back on the map. The block under `key` counts in the
+   totals of the stack on the call's device, for the site with the row `site`. */
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
+                                         uint64_t key, uint32_t site);
 
-/* Notes that this call resizes a block, which had `bytes` before. The call then counts no new
+/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
    alloc. */
-MLI_PRIVATE void mli_stack_again(uint64_t bytes);
+MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
 
-/* Decides at random whether the alloc that this call records is picked. If so, finds the stack,
-   reserves room for `key` in the table, and notes the stack's row in mli_self for mli_pick_put.
+/* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
+   reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
    Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t key, uint64_t bytes,
-                                              const memlord_site *site);
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
+                                              uint64_t bytes);
 /* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
-static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
-                                   uint64_t bytes, const memlord_site *site) {
-    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_pick_slow(lord, t, dev, key, bytes, site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
+    if (MLI_UNLIKELY(mli_u32_load(&call->t->special) & MLI_SPECIAL_STACKS))
+        mli_stack_pick_slow(lord, call, key, bytes);
 }
 
 /* Returns the depth of a row's stack. */

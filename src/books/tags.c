@@ -119,7 +119,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
    counts its scope as lost (MLI_LOST_scopes). */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     mli_birth birth;
     uint64_t key;
     uint32_t number;
@@ -129,10 +129,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     number = mli_birth_number(lord, &birth, &key);
     if (number) return number;
     do {
-        mli_cold_enter();
-        r = mli_birth_find_locked(lord, &birth, &number);
-    } while (mli_cold_leave(lord, &r));
-    if (r) mli_loss_add(lord, MLI_LOST_scopes);
+        mli_cold_enter(&cold);
+        cold.r = mli_birth_find_locked(lord, &birth, &number);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) mli_loss_add(lord, MLI_LOST_scopes);
     return number;
 }
 
@@ -277,17 +277,17 @@ static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
     const mli_cache_entry *memo = mli_cache_find(t, place->file, salt);
     mli_site_record *site = memo ? (mli_site_record *)memo->value : NULL;
     mli_site_origin from;
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (site && site->original.line == place->line && !strcmp(site->original.file, place->file) &&
         !strcmp(site->original.function, place->function))
         return site;
     from.planted = place;
     from.module = mli_module_of(place->file);
     do {
-        mli_cold_enter();
-        r = mli_site_content_locked(lord, &from, &site);
-    } while (mli_cold_leave(lord, &r));
-    if (r) return NULL;
+        mli_cold_enter(&cold);
+        cold.r = mli_site_content_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &cold));
+    if (cold.r) return NULL;
     mli_cache_set(lord, t, place->file, salt, site, 0);
     return site;
 }

@@ -232,6 +232,20 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     return mli_thread_get_slow(lord);
 }
 
+MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
+                                  const memlord_site *site) {
+    mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
+    memset(call, 0, sizeof *call);
+    call->t = t;
+    call->site = site;
+    return call;
+}
+MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
+                                                const memlord_site *site) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    return t ? mli_call_of(lord, t, own, site) : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
     mli_ptr_store_release(&lord->threads.saver, (void *)(uintptr_t)saver);
 }

@@ -16,7 +16,7 @@
 #include "base/ledger.h"
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
-   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
+   of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
    stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
    it meanwhile. No helper waits for the end of another helper. */
@@ -114,6 +114,57 @@ typedef struct mli_slot {
     uint32_t row, type;
 } mli_slot;
 
+/* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
+typedef struct mli_debug_note {
+    uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
+                                          address, and their bytes */
+    uint64_t unknown;           /* frees of storages that the map does not have */
+    memlord_device from_device; /* the device before a move */
+    uint64_t from;              /* the storage before a move; 0: there was no move */
+} mli_debug_note;
+
+/* The bytes that an alloc may draw from tickets. They are in flight until the alloc is recorded.
+   Those that come off tickets of the account that the block is charged to come off when it is
+   charged, so that the account never counts them twice. */
+typedef struct mli_ticket_draw {
+    mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
+    uint64_t bytes;
+    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
+                             thread */
+    uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
+} mli_ticket_draw;
+
+/* A call on the general path (calls/record): what its steps tell each other. mli_call_get begins
+   it. It is valid until the call has given its record back and runs code of the host, which may
+   make the next call of this thread. So whoever runs a logger, a fence or mli_call_end copies first
+   what it needs later. The ledger's allocator also is code of the host, but a call that it makes
+   has no record. An unwinder's calls are calls of their own: mli_stack_unwind keeps this one. */
+typedef struct mli_call {
+    struct mli_thread *t;     /* the record in which the call counts */
+    uint32_t dev;             /* the number of the block's device */
+    const memlord_site *site; /* the site given to the call; NULL: none */
+    void *caller;             /* the return address of the public function; NULL: not known */
+    void *frame;              /* the frame of that function; NULL: not known */
+    void *entered;            /* the return address of memlord_alloc, if it may lead to this call;
+                                 NULL: not noted, see MLI_NOTE_ENTRY */
+    mli_ticket_draw draw;     /* the part of the call's bytes that may come off tickets */
+    struct {                  /* the stack of the block that the call begins: see mli_pick */
+        double scale;
+        struct mli_picks *part; /* the part of the table of picked blocks that has room for it */
+        uint64_t had;         /* the bytes that the block had before the call */
+        uint32_t row;         /* 0: the block is not picked */
+        uint32_t again;       /* 1: the call resizes the block, so the stack counts no new alloc */
+        uint32_t kept;        /* 1: the block keeps the stack that it had, and it is not the
+                                 thread's last picked block, so that one stays: see taken_key */
+    } pick;
+    mli_debug_note note;
+} mli_call;
+
+/* Notes the return address and the frame of the public function that makes a call. */
+#define MLI_NOTE_CALLER(call) \
+    (void)((call)->caller = MLI_RETURN_ADDRESS(), (call)->frame = MLI_FRAME_ADDRESS())
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -169,6 +220,8 @@ typedef struct mli_thread {
     uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
                                 thread has had no block picked */
     uint32_t taken_type;     /* the device type of this block */
+    mli_call call;           /* the thread's latest call on the general path; the orphan record's
+                                stays unused */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -329,6 +382,16 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
+
+/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
+   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
+   stack of the public function. */
+MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
+                                  const memlord_site *site);
+/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. */
+MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
+                                                const memlord_site *site);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
    call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that

@@ -90,8 +90,10 @@ static MLI_COLD uint64_t mli_arena_cut(memlord *lord, uint32_t dev, uint32_t *la
 }
 /* Takes the excess of a device off a tag, but no more than the balance of the tag, and nothing if
    that balance is below `least`. If the tag loses bytes, counts an underflow. */
-static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t dev, uint32_t number,
+static MLI_COLD void mli_arena_trim_tag(memlord *lord, const mli_call *call, uint32_t number,
                                         uint64_t least) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -112,36 +114,38 @@ static MLI_COLD void mli_arena_trim_tag(memlord *lord, mli_thread *t, uint32_t d
     mli_shard_leave(t);
     if (!d.out) return;
     mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out, d.word2);
+    (void)mli_anomaly_note(lord, call->site, MEMLORD_ANOMALY_UNDERFLOW, device->device, 0, d.out,
+                           d.word2);
 }
 /* Takes the excess off the tags of a device, the largest balances first. The largest tag comes
    first of all, because the list of mistakes names the first. Other calls may add to the excess. */
-static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+static MLI_COLD void mli_arena_trim(memlord *lord, const mli_call *call) {
+    const uint32_t dev = call->dev;
     const mli_device_record *device = mli_device_record_at(lord, dev);
     uint32_t rows, i, largest = 1;
     uint64_t cut, least;
     while ((cut = mli_arena_cut(lord, dev, &largest)) != 0) {
         rows = mli_row_count(lord, MLI_BOOK_TAG);
-        mli_arena_trim_tag(lord, t, dev, largest, cut);
+        mli_arena_trim_tag(lord, call, largest, cut);
         for (least = cut + 1; least >= cut; least--)
             for (i = 1; i < rows && mli_arena_excess(device); i++)
-                mli_arena_trim_tag(lord, t, dev, i, least);
+                mli_arena_trim_tag(lord, call, i, least);
     }
 }
 
 /* Changes the balances, and counts the change on the device, on the tag and at the site. Counts no
    alloc and no free. The site counts added bytes as allocated and at once as freed, because no
    later call can know at which site a byte was added. */
-static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                             const memlord_site *site) {
-    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
+static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_change *c) {
+    mli_thread *t = call->t;
+    const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
     memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
     if (sites) {
         memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
     }
     if (c->tag) {
         memset(&d[n], 0, sizeof *d);
@@ -162,7 +166,7 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
-    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
+    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
 /* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
@@ -172,37 +176,38 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
+    mli_call own, *call = mli_call_get(lord, &own, site);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (call.t->now.tag)
-        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    c.dev = call.dev;
+    if (!call) return MEMLORD_OK;
+    r = mli_call_begin(lord, call, device, 1, bytes);
+    if (r) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call->t->now.tag)
+        rows = mli_cached_row(lord, call->t, MLI_BOOK_TAG, call->t->now.tag, call->dev);
+    c.dev = call->dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
         c.out = bytes;
-        mli_arena_record(lord, call.t, &c, site);
+        mli_arena_record(lord, call, &c);
         if (c.out < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+            mli_stat_add(lord, call->dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, site, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
+                                   bytes - c.out, 0);
         }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
+    } else if (!mli_would_overflow(lord, call->dev, bytes)) {
+        mli_call_draw(lord, call, bytes);
         c.in = bytes;
-        mli_arena_record(lord, call.t, &c, site);
+        mli_arena_record(lord, call, &c);
     }
     block.bytes = c.in + c.out;
     if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
     if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, rows);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+        mli_event_record(lord, call->t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call->dev, 0, block.bytes, rows);
+    r = mli_call_finish(lord, call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block);
     return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 

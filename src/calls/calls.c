@@ -100,102 +100,105 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
     return MEMLORD_OK;
 }
 
-/* Begins a realloc or a free: takes the block off the map, and keeps its entry in the token.
-   word[0] and word[1] are word1 and word2 of the entry. word[2] is mli_token_seal. word[3] and
-   word[4] are the sampled stack of the block. `verb` begins the line that MEMLORD_DEBUG
-   logs. If `verb` is NULL, this function logs nothing, and the end of the realloc logs one line
-   with both storages. In that case the event of the free has no site. */
+/* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
+   word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
+   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
+    mli_entry e;
+    mli_pick pick;
+    uint32_t slot;
+    token->device = device;
+    token->storage = storage;
+    token->state = MLI_TOKEN_NEW;
+    token->word[2] = mli_token_seal(lord, token);
+    if (!storage) return MEMLORD_OK;
+    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
+        return mli_unknown_free(lord, call, device, storage);
+    mli_token_fill(lord, token, device, &e);
+    mli_token_stack_set(token, &pick, slot);
+    mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
+                         mli_word2_rows(e.word2), site);
+    return MEMLORD_OK;
+}
+/* Begins a realloc or a free. `verb` begins the line that MEMLORD_DEBUG logs. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
-    mli_entry e;
-    mli_pick pick;
-    uint32_t slot;
+    mli_call own, *call;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    r = mli_key_begin(lord, device, storage ? storage : 1, site, &t);
+    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
     token->device = device;
-    token->storage = storage;
-    token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
+    token->state = MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
     if (!t) return MEMLORD_OK;
-    if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick, &slot) == MEMLORD_OK) {
-        mli_token_fill(lord, token, device, &e);
-        mli_token_stack_set(token, &pick, slot);
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), verb ? site : NULL);
-    } else if (storage) {
-        r = mli_unknown_free(lord, device, storage);
-    }
+    call = mli_call_of(lord, t, &own, site);
+    r = mli_token_take(lord, call, device, storage, token, site);
     mli_thread_put(lord, t);
-    if (verb && mli_debug_on(lord))
-        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, verb, device, storage,
-                     MLI_BYTES(token->word[0]), site);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
+                     MLI_BYTES(token->word[0]));
     return r;
 }
 
 /* Samples the stack of a realloc. If `storage` is 0, the realloc has failed, and the block keeps
    the stack that it had. Returns the number of the stack's row, or 0 if the block has no stack. A
    row of a stack has the totals of the blocks with that stack. */
-static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
-                                           const mli_pick *pick, const mli_entry *old,
-                                           const memlord_block *block, uint64_t storage,
-                                           const memlord_site *site) {
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const mli_pick *pick,
+                                           const mli_entry *old, const memlord_block *block,
+                                           uint64_t storage) {
     const uint64_t had = MLI_BYTES(old->word1);
     mli_pick_off(lord, pick, had, 0);
     if (storage)
-        mli_stack_pick(lord, call->t, call->dev, block->storage, block->bytes, site);
+        mli_stack_pick(lord, call, block->storage, block->bytes);
     else
-        mli_stack_keep(lord, pick, block->storage, call->dev,
+        mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(had);
-    return mli_self.pick_row;
+    mli_stack_again(call, had);
+    return call->pick.row;
 }
 
 /* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
    failed. The function then records the old storage again, unchanged. */
-static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site) {
+static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
+                                                  memlord_realloc_token *token, uint64_t storage,
+                                                  uint64_t bytes) {
     const mli_pick pick = mli_token_stack(token);
-    mli_call call;
     mli_entry e;
     memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
     uint32_t stack = 0;
     memlord_result r;
-    call.t = mli_thread_get(lord);
-    if (!call.t) return MEMLORD_OK;
-    mli_site_given(site);
-    mli_draw_clear(&call.draw);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    call.dev = MLI_DEV(e.word1);
+    call->dev = MLI_DEV(e.word1);
     block.device = token->device;
     block.storage = storage ? storage : e.key;
     block.bytes = storage ? bytes : had;
-    if (storage && mli_would_overflow(lord, call.dev, bytes)) {
+    if (storage && mli_would_overflow(lord, call->dev, bytes)) {
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
-        if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
-        r = mli_entry_attach(lord, call.t, &e, mli_token_slot(token), block.storage, call.dev,
-                             block.bytes, storage ? site : NULL, 0, &rows);
-        mli_stack_forget(lord);
+        stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
+        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
+                             storage ? call->site : NULL, 0, &rows);
+        mli_stack_forget(call);
     }
     if (r == MEMLORD_OK) {
-        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, block.storage,
                                block.bytes, rows, stack);
-        if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
+        if (storage) mli_stat_add(lord, call->dev, MLI_STAT_reallocs, 1);
     }
-    mli_debug_note_from(lord, token->device, token->storage);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
+    call->note.from_device = token->device;
+    call->note.from = token->storage;
+    return mli_call_finish(lord, call, r, r == MEMLORD_OK, "[alloc realloc] ", &block);
 }
 
 /* -- n blocks in one call -- */
@@ -247,25 +250,24 @@ typedef struct mli_hold {
 
 /* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
    the number of blocks that were prepared. */
-static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
+static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how,
-                                          const memlord_site *site, mli_hold *hold, size_t *held) {
+                                          mli_hold *hold, size_t *held) {
     uint64_t sum = 0;
-    uint32_t dev;
     size_t i;
-    const mli_origin origin = mli_origin_of(t, site);
+    const mli_origin origin = mli_origin_of(call->t, call->site);
     *held = 0;
     for (i = 0; i < n; i++) {
-        memlord_result r = mli_dev(lord, blocks[i].device, &dev);
+        memlord_result r = mli_dev(lord, blocks[i].device, &call->dev);
         if (r) return r;
         sum += blocks[i].bytes;
-        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
+        if (mli_would_overflow(lord, call->dev, sum)) return MEMLORD_E_INVALID;
     }
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
-        (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
+        (void)mli_dev(lord, blocks->device, &call->dev);
+        hold->rows = mli_alloc_word2(lord, call->t, call->dev, &origin);
+        r = mli_block_open(lord, call, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -292,8 +294,9 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
-static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
-                             uint64_t key, uint64_t bytes) {
+static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
     mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
@@ -302,9 +305,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder was counted as an alloc */
         e->word1 |= bytes;
-        e->word1 |= mli_pick_put(lord, e);
+        e->word1 |= mli_pick_put(lord, call, e);
         if (e->word2 & MLI_HAS_SIDE)
-            mli_side_charge(lord, mli_side_record_of(e->word2),
+            mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
@@ -317,45 +320,41 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
    replaces an old block may need memory here: if the new block is charged to an account, or if
    another thread has ended the old block since mli_hold_n. If there is no memory, the new block
    counts as dropped. */
-static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
-                                  const mli_hold *hold, const memlord_site *site,
-                                  mli_debug_note *note) {
-    mli_call call;
+static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
+                                  const mli_hold *hold) {
     uint32_t stack;
     int did;
     memlord_result r = MEMLORD_OK;
     if (hold->did == MLI_DID_VIEW) return;
-    call.t = t;
-    call.dev = mli_dev_known(lord, b->device);
-    mli_draw_clear(&call.draw);
-    mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
-    stack = mli_self.pick_row;
-    mli_call_draw(lord, &call, b->bytes);
+    call->dev = mli_dev_known(lord, b->device);
+    mli_stack_pick(lord, call, b->storage, b->bytes);
+    stack = call->pick.row;
+    mli_call_draw(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
-        did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
+        did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
-    mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
+        r = mli_block_open(lord, call, b->storage, b->bytes, hold->rows, 0, how, &did);
+    mli_stack_forget(call);
+    (void)mli_drop_count(lord, call->site, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
-        mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, b->storage, b->bytes,
                                hold->rows, stack);
-        note->blocks++;
-        note->bytes += b->bytes;
+        call->note.blocks++;
+        call->note.bytes += b->bytes;
     }
-    if (call.draw.phys) mli_ticket_draw_end(lord, &call.draw, did == MLI_DID_OPEN);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped, which means not recorded. For each dropped block the ledger
    expects one free that finds no block. But if the map has a live block under the same key, the
    next free of that key finds this block. In that case the function cancels the expected free. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
-                                memlord_result r) {
+                                memlord_result r, const memlord_site *site) {
     memlord_block_info live;
     uint32_t dev;
     for (; n--; blocks++) {
         (void)mli_dev(lord, blocks->device, &dev);
-        (void)mli_drop_count(lord, r, blocks->device, blocks->storage, blocks->bytes);
+        (void)mli_drop_count(lord, site, r, blocks->device, blocks->storage, blocks->bytes);
         if (how == MLI_PUT_ALLOC &&
             memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
@@ -365,33 +364,39 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
 
 /* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
    take the memory, records none of them. */
-static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          int how, const memlord_site *site) {
-    mli_thread *t = NULL;
-    mli_debug_note note;
-    mli_hold *hold;
+static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
+                                          const memlord_block *blocks, size_t n, int how) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     size_t i, held = 0;
-    memlord_result r = lord ? mli_block_check_n(blocks, n, 1) : MEMLORD_OK;
-    if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
-    if (!t) return r;
-    memset(&note, 0, sizeof note);
-    mli_site_given(site);
-    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
-    r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r =
+        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
+        mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
-    mli_site_given(site);
-    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r, site);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
-        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &note, site);
+        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &call->note, site);
     for (i = 0; i < n; i++) {
         uint32_t dev = mli_dev_known(lord, blocks[i].device);
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
+}
+/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
+static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
+                                           const memlord_block *blocks, size_t n, int how) {
+    const memlord_site *site = call->site;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n)
+        mli_thread_put(lord, call->t);
+    else
+        r = mli_open_n(lord, call, blocks, n, how);
+    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
+                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -403,7 +408,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
-                                               const memlord_site *site,
                                                mli_fence_record **chain) {
     const int away = from.type != to->device.type || from_storage != to->storage;
     mli_fence_record *f;
@@ -411,14 +415,12 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (r) return r;
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
-    if (fence && away && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
     mli_call_draw(lord, call, to->bytes);
     if (f || (used && away))
-        r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
-                            f, site, chain);
+        r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
-        r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
-                           site);
+        r = mli_block_move(lord, call, from, from_storage, to->storage, to->bytes);
     if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
 }
@@ -440,26 +442,28 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
     mli_thread *t;
+    mli_call own, *call;
     mli_fence_record *f, *chain;
     mli_entry gone;
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
-    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, site, &t);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
     if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
     if (!t) return mli_fence_discard(NULL, fence);
+    call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
-    r = f ? mli_fence_attach(lord, t, device, storage, f, how, &gone, &chain)
-          : mli_short_of(lord, t, device, storage, how == MLI_ATTACH_FREE);
+    r = f ? mli_fence_attach(lord, call, device, storage, f, how, &gone, &chain)
+          : mli_short_of(lord, call, device, storage, how == MLI_ATTACH_FREE);
     if (gone.key) {
         mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
         mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
     }
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
-                     MLI_BYTES(gone.word1), site);
+        mli_log_call(lord, call, gone.key != 0, "[free deferred] ", device, storage,
+                     MLI_BYTES(gone.word1));
     mli_anomalies_tell(lord);
     if (r) {
         if (f) mli_fence_free(lord, f);
@@ -500,8 +504,6 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            /* Without this store the debug line of a later call would count this free again. */
-            mli_self.note.unknown = 0;
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -511,14 +513,16 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
 MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
                                           uint64_t bytes, const memlord_alloc_opts *opts) {
     memlord_alloc_opts settled;
+    mli_call own, *call;
     memlord_result r;
     int open;
     if (!lord || mli_self.in_host_alloc ||
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    MLI_NOTE_CALLER();
-    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    call = mli_call_get(lord, &own, settled.site);
+    MLI_NOTE_CALLER(call);
+    r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
@@ -528,12 +532,15 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
                                                       uint64_t storage, uint64_t bytes,
                                                       const memlord_site *site) {
+    mli_call own, *call;
     memlord_result r;
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    MLI_NOTE_CALLER();
-    r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -543,7 +550,7 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
     mli_thread *t;
     memlord_result r;
     if (!lord || mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, site, &t);
+    r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
@@ -553,17 +560,17 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r;
-    MLI_NOTE_CALLER();
-    r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
-    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r;
-    MLI_NOTE_CALLER();
-    r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
-    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -576,48 +583,54 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token. If `new_storage` is 0, the realloc has failed, and the old block
-   comes back. */
-static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
-                                             uint64_t new_storage, uint64_t bytes,
-                                             const memlord_site *site) {
-    uint32_t state;
-    if (!lord) return MEMLORD_OK;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != mli_token_seal(lord, token))
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
-    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
+   the old block comes back. */
+static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
+                                             memlord_realloc_token *token, uint64_t new_storage,
+                                             uint64_t bytes) {
+    memlord_result r = MEMLORD_OK;
+    uint32_t state = MLI_TOKEN_USED;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
+             token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) {
+        state = token->state;
+        token->state = MLI_TOKEN_USED;
+    }
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
+    if (state != MLI_TOKEN_NEW || !new_storage) {
+        mli_thread_put(lord, call->t);
+        return r;
+    }
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. First takes the memory for the new entry, because
-   the old block would be lost if there were no memory later. */
-static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage, uint64_t new_storage,
-                                                 uint64_t bytes, const memlord_site *site) {
+/* Records a realloc that has already happened, and ends the call. First takes the memory for the
+   new entry, because the old block would be lost if there were no memory later. The debug line of
+   the call has both storages. */
+static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
+                                                 memlord_device device, uint64_t old_storage,
+                                                 uint64_t new_storage, uint64_t bytes) {
     memlord_realloc_token token;
-    mli_call call;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
-    if (!call.t) return r;
-    if (mli_would_overflow(lord, call.dev, bytes))
+        return mli_alloc_general(lord, call, device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, call, device, new_storage, bytes);
+    if (r) return r;
+    if (mli_would_overflow(lord, call->dev, bytes))
         r = MEMLORD_E_INVALID;
     else
-        r = mli_map_reserve(lord, call.t, call.dev, new_storage);
-    mli_thread_put(lord, call.t);
-    if (r) return r;
-    (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
-    return mli_token_end(lord, &token, new_storage, bytes, site);
+        r = mli_map_reserve(lord, call->t, call->dev, new_storage);
+    if (r) {
+        mli_thread_put(lord, call->t);
+        return r;
+    }
+    memset(&token, 0, sizeof token);
+    (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
+    return mli_token_end(lord, call, &token, new_storage, bytes);
 }
 /* Records a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. The state of the token is then
    MLI_TOKEN_LIVE if the realloc has begun with it, and MLI_TOKEN_USED if nothing has changed. */
@@ -636,19 +649,23 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site) {
     memlord_realloc_token token;
+    mli_call own, *call;
     memlord_result r;
     if (!lord || mli_realloc_fast(lord, device, old_storage, new_storage, bytes, site, &token) ==
                      MEMLORD_OK)
         return MEMLORD_OK;
-    MLI_NOTE_CALLER();
+    if (old_storage == UINT64_MAX)
+        return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
+                          mli_block_fault(old_storage, 0), site);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
-        r = mli_token_end(lord, &token, new_storage, bytes, site);
+        r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
-        r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+        r = mli_realloc_whole(lord, call, device, old_storage, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
-                      mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
-                                      bytes),
-                      site);
+                      mli_block_fault(new_storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
@@ -662,10 +679,13 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
+    mli_call own, *call;
     memlord_result r;
     if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    MLI_NOTE_CALLER();
-    r = mli_token_end(lord, token, new_storage, bytes, site);
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -680,7 +700,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
-    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (t) {
         state = mli_key_state(lord, t, device, storage, &e);
         mli_thread_put(lord, t);
@@ -688,7 +708,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
+    (void)mli_token_begin(lord, device, 0, token, "", NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -711,6 +731,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_pick pick;
     uint32_t dev;
@@ -721,24 +742,25 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
+    call = mli_call_get(lord, &own, site);
+    if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
-    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
-        return mli_token_end(lord, token, 0, 0, NULL);
+    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
+        call->site = NULL; /* the block comes back with the site that it had */
+        return mli_token_end(lord, call, token, 0, 0);
+    }
     token->state = MLI_TOKEN_USED;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    mli_site_given(site);
+    t = call->t;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    dev = MLI_DEV(e.word1);
+    dev = call->dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
-                           &did);
-        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
+        r = mli_block_open(lord, call, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC, &did);
+        (void)mli_drop_count(lord, site, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
-        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
+        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, call, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e, mli_token_slot(token));
@@ -747,8 +769,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
+    call->site = NULL;      /* memlord_free_begin had the site of the free */
     if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
     mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
@@ -763,26 +786,27 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
     const memlord_block block = {to, to_storage, bytes};
-    mli_call call;
+    mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_fence_record *chain = NULL;
     int state;
     memlord_result r;
     if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
-    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &t);
     if (r) return r;
-    if (!call.t) return mli_fence_discard(NULL, fence);
-    mli_draw_clear(&call.draw);
-    call.dev = 0;
-    state = mli_key_state(lord, call.t, from, from_storage, &e);
+    if (!t) return mli_fence_discard(NULL, fence);
+    call = mli_call_of(lord, t, &own, site);
+    state = mli_key_state(lord, t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
-        r = mli_unknown_free(lord, from, from_storage);
+        r = mli_unknown_free(lord, call, from, from_storage);
     else
-        r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
-                            site, &chain);
-    mli_debug_note_from(lord, from, from_storage);
-    (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
+        r = mli_move_record(lord, call, from, from_storage, &block, fence, state == MLI_KEY_USED,
+                            &chain);
+    call->note.from_device = from;
+    call->note.from = from_storage;
+    (void)mli_call_finish(lord, call, r, call->dev && !r, "[alloc move] ", &block);
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
@@ -833,9 +857,10 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
+    mli_call own, *call;
     mli_probe probe;
     uint64_t word1, rows;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t)
         return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0),
                           NULL);
@@ -845,14 +870,16 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         mli_thread_put(lord, t);
         return MEMLORD_E_UNKNOWN;
     }
+    call = mli_call_of(lord, t, &own, NULL);
     word1 = probe.entry->word1;
     rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
-                     storage, MLI_BYTES(word1), NULL);
+        mli_log_call(lord, call, 1, "[free retired] ",
+                     mli_device_record_at(lord, MLI_DEV(word1))->device, storage,
+                     MLI_BYTES(word1));
     mli_call_end(lord, t, MLI_DEV(word1), 1);
     return MEMLORD_OK;
 }

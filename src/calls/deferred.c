@@ -11,9 +11,10 @@
 #include "books/parts.h"
 #include "books/blocks.h"
 
-MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain) {
+    mli_thread *t = call->t;
     mli_probe probe;
     mli_side_record *side;
     mli_fence_record **at, *old = NULL;
@@ -21,7 +22,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d, key);
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, call, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -44,7 +45,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
                                                destination keeps the references */
-        mli_shared_free(lord, gone);
+        mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
@@ -78,8 +79,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
    more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
-    mli_site_given(NULL);
-    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_FENCE_FAILED,
+    (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
@@ -87,12 +87,14 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
    (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
    the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
+    mli_call own, *call;
     mli_thread *t;
     mli_entry of;
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    t = mli_thread_get(lord);
+    call = mli_call_get(lord, &own, NULL);
+    t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
     if (answer < 0) mli_fence_failed(lord, dev, &of);
@@ -102,11 +104,11 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     f->asker = NULL; /* if a block still has the fence, the end of the block frees the fence */
     if (mine) mli_fence_free_locked(lord, f);
     mli_fences_leave(lord);
+    if (last && mli_debug_on(lord))
+        mli_log_call(lord, call, 1, "[free retired] ", mli_device_record_at(lord, dev)->device,
+                     of.key, MLI_BYTES(of.word1));
     mli_anomalies_tell(lord);
     if (!last) return 0;
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, of.key,
-                     MLI_BYTES(of.word1), NULL);
     mli_call_end(lord, t, dev, 0);
     return MLI_BYTES(of.word1);
 }
@@ -242,10 +244,12 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
-                                           uint64_t from_key, uint32_t dev, uint64_t key,
-                                           uint64_t bytes, mli_fence_record *f,
-                                           const memlord_site *site, mli_fence_record **chain) {
+MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
+                                           uint64_t from_key, uint64_t key, uint64_t bytes,
+                                           mli_fence_record *f, mli_fence_record **chain) {
+    mli_thread *t = call->t;
+    const memlord_site *site = call->site;
+    const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
@@ -255,12 +259,12 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     uint32_t stack;
     int did;
     memlord_result r;
-    if (!side) return mli_short_of(lord, t, from, from_key, 1);
+    if (!side) return mli_short_of(lord, call, from, from_key, 1);
     r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
-        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from, from_key) : r;
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
@@ -269,15 +273,15 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.pick_row;
-    r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
-    mli_stack_forget(lord);
+    mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
+    stack = call->pick.row;
+    r = mli_entry_put(lord, call, &copy, &d, 1, MLI_PUT_ALLOC, &did);
+    mli_stack_forget(call);
     if (r) {
         mli_side_record_free(lord, copy.word2);
         return r;
     }
-    r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
+    r = mli_fence_attach(lord, call, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
     if (r) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;

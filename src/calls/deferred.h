@@ -45,7 +45,7 @@ enum { /* why a fence is attached to a block */
    if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
    the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
    waits only for the fences that it has already. After an error f still belongs to the caller. */
-MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
@@ -63,12 +63,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block. The source stays pending until its own fences and f are done. If f is NULL, the
+/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
    source waits only for its own fences. The destination is inserted first: a copy of the source,
    but without the fences and the parts of the source. Then the source becomes pending. */
-MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
-                                           uint64_t from_key, uint32_t dev, uint64_t key,
-                                           uint64_t bytes, mli_fence_record *f,
-                                           const memlord_site *site, mli_fence_record **chain);
+MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
+                                           uint64_t from_key, uint64_t key, uint64_t bytes,
+                                           mli_fence_record *f, mli_fence_record **chain);
 
 #endif

@@ -92,16 +92,21 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes the return address of memlord_alloc, before memlord_alloc calls a function that may sample
-   a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
+/* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
    calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
    and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
    cannot be unwound has no frame at all. Code for s390x always makes the note, because there
    memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
-#define MLI_NOTE_ENTRY() (void)0
+#define MLI_NOTE_ENTRY(lord) (void)0
 #else
-#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#define MLI_NOTE_ENTRY(lord) mli_entry_note(lord, MLI_RETURN_ADDRESS())
+static void mli_entry_note(memlord *lord, void *address) {
+    const mli_thread *t = mli_is_current(lord) ? NULL : mli_thread_get(lord);
+    if (t) mli_thread_put(lord, t);
+    if (mli_is_current(lord)) mli_self.thread->call.entered = address;
+}
 #endif
 
 /* -- the rows of a block -- */
@@ -366,9 +371,10 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_words(memlord *lord,
 MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
+    mli_thread *t;
     if (!lord) return MEMLORD_OK;
-    MLI_NOTE_ENTRY();
+    MLI_NOTE_ENTRY(lord);
+    t = mli_self.thread;
     if (MLI_UNLIKELY(!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_key_is_address(storage) || mli_u32_load(&t->special)))

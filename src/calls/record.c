@@ -7,9 +7,10 @@
 #include "books/fences.h"
 
 /* One alloc and one free on the general path.
-     1. Check the arguments. An alloc adds its device to the ledger if the device is new.
-     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        that the ledger's own allocator makes gets no record, so it returns and records nothing.
+     1. Get a thread record (mli_call_get): the thread's own, or the orphan record, locked. A call
+        that the ledger's own allocator makes gets no record, so it returns and records nothing. All
+        later steps share an mli_call.
+     2. Check the arguments. An alloc adds its device to the ledger if the device is new.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
@@ -42,36 +43,36 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
    ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
    are charged to no account. */
-MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_alloc_opts *opts,
-                                             int how) {
-    const memlord_site *site = opts->site;
-    mli_call call;
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_alloc_opts *opts, int how) {
+    static const memlord_alloc_opts none = {NULL, NULL, 0, 0, 0};
     memlord_block block;
     mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
-    if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_pick(lord, call.t, call.dev, storage, bytes, site);
-    stack = mli_self.pick_row;
-    call.draw.named = opts->ticket;
-    mli_call_draw(lord, &call, bytes);
-    origin = mli_origin_of(call.t, site);
+    memlord_result r = mli_call_begin(lord, call, device, storage, bytes);
+    if (r) return mli_drop_count(lord, call->site, r, device, storage, bytes);
+    if (!opts) opts = &none;
+    mli_stack_pick(lord, call, storage, bytes);
+    stack = call->pick.row;
+    call->draw.named = opts->ticket;
+    mli_call_draw(lord, call, bytes);
+    origin = mli_origin_of(call->t, call->site);
     if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
     if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
-    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
-    mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, device, storage, bytes);
+    rows = mli_alloc_word2(lord, call->t, call->dev, &origin);
+    r = mli_block_open(lord, call, storage, bytes, rows, opts->account, how, &did);
+    mli_stack_forget(call);
+    (void)mli_drop_count(lord, call->site, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
-        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
+        mli_event_record_begin(lord, call->t, MEMLORD_EVENT_ALLOC, call->dev, storage, bytes, rows,
                                stack);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
+    return mli_call_finish(lord, call, r, did == MLI_DID_OPEN, "[alloc] ", &block);
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
@@ -79,6 +80,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
                                                          const memlord_site *site,
                                                          mli_entry *gone) {
     mli_thread *t;
+    mli_call own, *call;
     mli_entry e;
     mli_fence_record *chain = NULL;
     const int logs = !gone && mli_debug_on(lord);
@@ -86,9 +88,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* for a return before mli_block_close sets them */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, site, &t);
+    r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
-    r = mli_block_close(lord, t, device, storage, how, gone, &chain);
+    call = mli_call_of(lord, t, &own, site);
+    r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
         mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
@@ -99,34 +102,29 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     }
     mli_thread_put(lord, t);
     if (logs)
-        mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
-                     MLI_BYTES(gone->word1), site);
+        mli_log_call(lord, call, gone->key != 0, chain ? "[free deferred] " : "[free] ", device,
+                     storage, MLI_BYTES(gone->word1));
     mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
-MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t bytes, const memlord_site *site, int how) {
-    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
-    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
-}
-
-/* Records an alloc that has a site and no other options. If the alloc is refused, counts and logs
-   this. */
-static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
-}
+/* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
+   noted its own caller in the thread's record. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
-    MLI_NOTE_ENTERED();
-    return mli_alloc_refusing(lord, device, storage, bytes, site);
+    void *entered = mli_self.generation == lord->generation ? mli_self.thread->call.entered : NULL;
+    mli_call own, *call = mli_call_get(lord, &own, site);
+    memlord_result r;
+    if (!call) return MEMLORD_OK;
+    MLI_NOTE_CALLER(call);
+    if (entered && mli_is_own(call->caller)) call->caller = entered;
+    r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,

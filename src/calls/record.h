@@ -21,48 +21,35 @@
 #include "books/limits.h"
 #include "calls/deferred.h"
 
-/* A call on the general path. */
-typedef struct mli_call {
-    mli_thread *t;        /* the thread record in which the call counts */
-    uint32_t dev;         /* the number of the block's device */
-    mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
-} mli_call;
-
-/* Begins a call at `site` that records a block. Checks the arguments, adds the device to the ledger
-   if it is new, and gets the thread record. If call->t is NULL, the caller returns the result. If
-   the ledger's own allocator makes the call, call->t is NULL and the result is OK, so that the call
-   records nothing. */
-static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site,
-                                             mli_call *call) {
-    memlord_result r;
-    call->t = NULL;
-    mli_draw_clear(&call->draw);
-    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
-    mli_site_given(site);
-    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &call->dev);
-    if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
+/* Begins to record a block in a call. Checks the arguments, and adds the device to the ledger if it
+   is new. After an error gives the thread record back. */
+static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes) {
+    memlord_result r = MEMLORD_E_INVALID;
+    if (MLI_LIKELY(mli_key_valid(storage) && bytes <= MLI_BYTES_MAX))
+        r = mli_dev(lord, device, &call->dev);
+    if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
 }
 /* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
    They may come off a ticket when the call has recorded them. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
+        mli_ticket_draw_begin(lord, call, bytes);
 }
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
-                                              int did, const char *verb, const memlord_block *block,
-                                              const memlord_site *site) {
-    mli_thread_put(lord, call->t);
-    if (call->draw.phys) mli_ticket_draw_end(lord, &call->draw, did);
+                                              int did, const char *verb,
+                                              const memlord_block *block) {
+    mli_thread *t = call->t;
+    const uint32_t dev = call->dev;
+    mli_thread_put(lord, t);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call, did);
     if (mli_debug_on(lord))
-        mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+        mli_log_call(lord, call, did, verb, block->device, block->storage, block->bytes);
     mli_anomalies_tell(lord);
-    if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
+    if (dev) mli_call_end(lord, t, dev, 1);
     return r;
 }
 
@@ -75,15 +62,12 @@ MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
 MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
                                           const memlord_site *site);
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, the alloc counts as dropped. Requires: mli_opts_settle has written
-   `opts`, or `opts` has neither tag nor ticket nor account. */
-MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_alloc_opts *opts,
-                                             int how);
-/* Records an alloc that has a site and no other options. */
-MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t bytes, const memlord_site *site, int how);
+/* Records a block in any shard, for any thread, and ends the call. `how` is MLI_PUT_ALLOC or
+   MLI_PUT_TRACK. `opts` are the options besides the site, or NULL. If there is no memory for the
+   block, the alloc counts as dropped. Requires: mli_opts_settle has written `opts`. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_alloc_opts *opts, int how);
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
    A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no

@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
+#include "books/threads.h"
 #include "books/anomalies.h"
 #include "books/blocks.h"
 
@@ -265,6 +266,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
 MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const memlord_site *site) {
     uint64_t key = MEMLORD_KEY(at);
     memlord_realloc_token token;
+    mli_call own, *call;
     memlord_device d;
     memlord_result known = MEMLORD_E_UNKNOWN;
     int r, error;
@@ -276,10 +278,11 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        mli_site_given(site);
-        (void)mli_unknown_free(lord, d, key);
+        call = mli_call_get(lord, &own, site);
+        (void)mli_unknown_free(lord, call, d, key);
+        mli_thread_put(lord, call->t);
+        if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);
         mli_anomalies_tell(lord);
-        if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;
     return r;

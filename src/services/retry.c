@@ -106,8 +106,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* mli_self.caller and mli_self.frame at the start of the call; kept
-                              here, because calls in an attempt overwrite those of mli_self */
+    void *caller, *frame;  /* of the request: see mli_call */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -147,10 +146,11 @@ static MLI_COLD void mli_request_release(mli_request *q) {
    no memory for the record, the block counts as dropped. The request succeeds all the same, because
    the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = q->caller;
-    mli_self.frame = q->frame;
+    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site);
+    call->caller = q->caller;
+    call->frame = q->frame;
     q->opts.ticket = q->ticket;
-    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+    (void)mli_alloc_general(q->lord, call, mli_device_record_at(q->lord, q->dev)->device, storage,
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
@@ -321,9 +321,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER();
-    q.caller = mli_self.caller;
-    q.frame = mli_self.frame;
+    MLI_NOTE_CALLER(&q);
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;

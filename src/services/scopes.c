@@ -144,7 +144,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     const mli_site_origin from = mli_site_origin_of(lord, origin);
     size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
     char *path = (char *)mli_own_alloc(lord, at + n + 1);
-    memlord_result r;
+    mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (!path) return MEMLORD_E_NOMEM;
     if (parent) {
         memcpy(path, parent->path, at - 1);
@@ -152,12 +152,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     }
     memcpy(path + at, name, n);
     do {
-        mli_cold_enter();
+        mli_cold_enter(&cold);
         *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
-    } while (mli_cold_leave(lord, &r));
+        cold.r = *out ? MEMLORD_OK
+                      : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
+    } while (mli_cold_leave(lord, &cold));
     mli_own_free(lord, path, at + n + 1);
-    return r;
+    return cold.r;
 }
 
 /* Returns the thread scope of a thread in a scope, and makes it on first use. Returns NULL if there
