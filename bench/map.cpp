@@ -71,13 +71,15 @@ public:
     int add(const char *name, unsigned modes, mix m, typename row_of<Peer>::maker make) {
         return add(std::make_unique<row_of<Peer>>(name, m, make), modes);
     }
-    /* Adds a row, and that of the base, which is played right after it. */
     int add_lord(const std::string &name, unsigned modes, mix m, setup s) {
-        int a = add(present_revision.play(name, m, s), modes);
-        if (has_base && !s.guarded && !s.charged) {
-            int b = add(base_revision.play(name + ", base", m, s), modes);
-            bases_[static_cast<size_t>(a)] = b;
-        }
+        return add(present_revision.play(name, m, s), modes);
+    }
+    /* Adds a row, and that of the base, which is played right after it. */
+    int add_lords(const std::string &name, unsigned modes, mix m, setup s) {
+        int a = add_lord(name, modes, m, s);
+        if (has_base)
+            bases_[static_cast<size_t>(a)] =
+                add(base_revision.play(name + ", base", m, s), modes);
         return a;
     }
     template <class Peer> int add_peer(const char *name, unsigned modes) {
@@ -144,17 +146,17 @@ void contest::add_peers(unsigned maps) {
 void contest::add_all(bool everything) {
     const unsigned all = 1u << ALONE | 1u << BOTH | 1u << ACROSS, own = 1u << ALONE | 1u << BOTH;
     const unsigned maps = plan_.kind == HEAP ? all : own;
-    lord = add_lord("memlord", maps, {1, 1}, {});
+    lord = add_lords("memlord", maps, {1, 1}, {});
     if (everything) {
         add_lord("memlord, a strategy", own, {1, 1}, guarded);
-        devices = add_lord("memlord, 100 devices", own, {DEVICES, 1}, {});
+        devices = add_lords("memlord, 100 devices", own, {DEVICES, 1}, {});
         add_lord("memlord, a tag", own, {1, 1}, tagged);
         add_lord("memlord, exact", own, {1, 1}, exact);
         add_lord("memlord, sites: 1", own, {1, 1}, with_sites);
-        places = add_lord("memlord, sites: 1,000", own, {1, SITES}, with_sites);
+        places = add_lords("memlord, sites: 1,000", own, {1, SITES}, with_sites);
         charged = add_lord("memlord, tag and account", 1u << ALONE, {1, 1}, tag_and_account);
     }
-    full = add_lord("memlord, sites and a tag", own, {1, 1}, sites_and_tag);
+    full = add_lords("memlord, sites and a tag", own, {1, 1}, sites_and_tag);
     if (asked("MEMLORD_BENCH_PEERS", true)) add_peers(maps);
     if (plan_.kind == HEAP) {
         /* a second and a third heap of millions of blocks would take gigabytes */

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = deps ]; then
     echo libboost1.81-dev libabsl-dev libtbb-dev libstb-dev pkg-config \
-        heaptrack libjemalloc2 libgoogle-perftools4 lua5.4 valgrind
+        heaptrack lua5.4 valgrind
     exit 0
 fi
 
@@ -384,11 +384,6 @@ build_interposer() {
     : >"$runs/preload"
 }
 
-library() {
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null |
-        awk -v name="$1" '$1 == name { print $NF; exit }'
-}
-
 # churn_with TOOL [MIX] THREADS LIVE OPERATIONS: runs churn once, and prints its ns per pair
 churn_with() {
     tool=$1
@@ -402,45 +397,7 @@ churn_with() {
             $out/churn "$@"
         ;;
     heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
-    jemalloc-*)
-        LD_PRELOAD=$jemalloc MALLOC_CONF=${tool#jemalloc-},prof_prefix:$runs/jeprof \
-            $out/churn "$@"
-        ;;
-    jemalloc) LD_PRELOAD=$jemalloc $out/churn "$@" ;;
-    gperftools) LD_PRELOAD=$tcmalloc HEAPPROFILE=$runs/heap $out/churn "$@" 2>/dev/null ;;
     esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
-}
-
-find_tools() {
-    tools="bare memlord-frame"
-    if command -v heaptrack >/dev/null; then
-        tools="$tools heaptrack"
-    else
-        missing heaptrack heaptrack
-    fi
-    jemalloc=$(library libjemalloc.so.2) tcmalloc=$(library libtcmalloc.so.4)
-    if [ -z "$jemalloc" ]; then
-        missing jemalloc libjemalloc2
-    elif LD_PRELOAD=$jemalloc MALLOC_CONF=prof:true /bin/true 2>&1 | grep -q .; then
-        echo "left out  jemalloc with profiling: this build has none; without it instead"
-        tools="$tools jemalloc"
-    else
-        tools="$tools jemalloc-prof:true,lg_prof_sample:0"
-    fi
-    if [ -n "$tcmalloc" ]; then
-        tools="$tools gperftools"
-    else
-        missing gperftools libgoogle-perftools4
-    fi
-}
-
-# A tool that is a hundred times slower is measured over fewer operations.
-operations() {
-    case $1 in
-    bare | memlord* | jemalloc) echo 2000000 ;;
-    jemalloc-*) echo 100000 ;;
-    *) echo 400000 ;;
-    esac
 }
 
 summary() { # the runs of a tool and of bare, side by side: median, ratio, min, max
@@ -467,7 +424,9 @@ churn_table() {
     rm -f "$runs"/churn.*
     while [ $n -lt "$5" ]; do
         for tool in $tools; do
-            churn_with "$tool" "$2" "$3" "$4" "$(operations "$tool")" >>"$runs/churn.$tool"
+            steps=2000000 # of a tool that is a hundred times slower fewer
+            [ "$tool" != heaptrack ] || steps=400000
+            churn_with "$tool" "$2" "$3" "$4" "$steps" >>"$runs/churn.$tool"
         done
         n=$((n + 1))
     done
@@ -482,8 +441,11 @@ churn_table() {
 
 bench_churn() {
     build_interposer
-    echo
-    find_tools
+    tools='bare memlord-frame heaptrack'
+    if ! command -v heaptrack >/dev/null; then
+        missing heaptrack heaptrack
+        tools='bare memlord-frame'
+    fi
     rounds=5
     [ "$quick" = 0 ] || rounds=3
     churn_table malloc -m 1 1000 $rounds memlord-frame 1.8
@@ -683,12 +645,11 @@ bench_size() {
     left=$(($(text_of $out/lord_off.o) + $(text_of $out/disabled.o) - $(text_of $out/without.o)))
     printf '%-44s %9s\n' 'with MEMLORD_DISABLE, and a host calling it' "$left"
     demand 'MEMLORD_DISABLE: what is left' '<=' 0 "$left" ' B'
-    size_modules
 }
 
 # Prints the size of each module of src/, as an object of its own. Their sum is not the size of the
 # whole: functions of other modules are not inlined, and strings are not shared.
-size_modules() {
+bench_modules() {
     make -s CC="$cc" build/modules/memlord.o >/dev/null
     printf '\nBytes of code by module, each an object of its own (gcc -O2: code and constants)\n'
     for folder in os base books calls services reports embed; do
@@ -714,10 +675,10 @@ peers)
     ;;
 esac
 for section in "$@"; do
-    case " $sections " in
+    case " $sections modules " in
     *" $section "*) ;;
     *)
-        echo "bench: no section $section among $sections" >&2
+        echo "bench: no section $section among $sections modules" >&2
         exit 2
         ;;
     esac
