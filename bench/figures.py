@@ -24,7 +24,7 @@ def figure(lines, path, which):
     column, factor, decimals = which.split()
     steps, row = path.split(' > '), None
     for line in lines:
-        if steps and line.strip().startswith(steps[0]):
+        if steps and line.strip().startswith(steps[0] if row is None else f'{steps[0]} '):
             row = line.strip()[len(steps.pop(0)):]
         elif row is not None and not line:
             break

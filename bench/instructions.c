@@ -162,6 +162,7 @@ static const struct row {
     {"alloc_with, no options", free_alloc_with, 1000, 0},
     {"alloc_with, tag and account named", free_alloc_options, 1000, ACCOUNT},
     {"alloc_with, tag and account in use", free_alloc_with, 1000, TAG | ACCOUNT | USED},
+    {"alloc_with, tag and account in use", free_alloc_with, 100000, TAG | ACCOUNT | USED},
     {"track that opens + free", free_track, 1000, 0},
     {"track + release of a view", track_release, 1000, 0},
     {"arena_add + arena_sub", arena_add_sub, 1000, 0},

@@ -118,7 +118,6 @@ private:
 
 /* The members of a setup: sites, tagged, exact, guarded, charged. */
 static const setup with_sites = {true, false, false, false, false};
-static const setup tagged = {false, true, false, false, false};
 static const setup exact = {false, false, true, false, false};
 static const setup guarded = {false, false, false, true, false};
 static const setup sites_and_tag = {true, true, false, false, false};
@@ -145,18 +144,16 @@ void contest::add_peers(unsigned maps) {
 
 void contest::add_all(bool everything) {
     const unsigned all = 1u << ALONE | 1u << BOTH | 1u << ACROSS, own = 1u << ALONE | 1u << BOTH;
-    const unsigned maps = plan_.kind == HEAP ? all : own;
+    const unsigned maps = plan_.kind == HEAP ? all : plan_.kind == ALIGNED ? own : 1u << ALONE;
     lord = add_lords("memlord", maps, {1, 1}, {});
     if (everything) {
         add_lord("memlord, a strategy", own, {1, 1}, guarded);
         devices = add_lords("memlord, 100 devices", own, {DEVICES, 1}, {});
-        add_lord("memlord, a tag", own, {1, 1}, tagged);
         add_lord("memlord, exact", own, {1, 1}, exact);
-        add_lord("memlord, sites: 1", own, {1, 1}, with_sites);
         places = add_lords("memlord, sites: 1,000", own, {1, SITES}, with_sites);
         charged = add_lord("memlord, tag and account", 1u << ALONE, {1, 1}, tag_and_account);
     }
-    full = add_lords("memlord, sites and a tag", own, {1, 1}, sites_and_tag);
+    full = add_lords("memlord, sites and a tag", maps & own, {1, 1}, sites_and_tag);
     if (asked("MEMLORD_BENCH_PEERS", true)) add_peers(maps);
     if (plan_.kind == HEAP) {
         /* a second and a third heap of millions of blocks would take gigabytes */
@@ -341,7 +338,7 @@ void contest::print(mode m) const {
 
 void contest::print() const {
     print(ALONE);
-    if (crew_.size() > 1) print(BOTH);
+    if (crew_.size() > 1 && plan_.kind != HANDLES) print(BOTH);
     if (crew_.size() > 1 && plan_.kind == HEAP) print(ACROSS);
     std::fflush(stdout);
 }

@@ -314,18 +314,22 @@ bench_strategy() {
 
 # -- the allocators of C++ --
 
-# Five processes run, as each places the tables and the code at other addresses.
+# five_runs NAME HEADING COLUMN...: runs a program of C or C++ five times, as each process places the
+# tables and the code at other addresses, and prints the medians of the columns of its rows
+five_runs() {
+    for n in 1 2 3 4 5; do "$out/$1"; done >"$runs/$1"
+    printf '\n%s\n%-44s %9s %9s %9s\n' "$2" '' "$3" "$4" "$5"
+    cut -f 1 "$runs/$1" | awk '!seen[$0]++' >"$runs/ways"
+    while IFS= read -r way; do
+        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/$1" 2 "$way")" \
+            "$(median_of "$runs/$1" 3 "$way")" "$(median_of "$runs/$1" 4 "$way")"
+    done <"$runs/ways"
+}
+
 bench_cpp() {
     build_lords
     $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread bench/cpp.cpp $out/lord.o -o $out/cpp
-    for n in 1 2 3 4 5; do $out/cpp; done >"$runs/cpp"
-    printf '\nallocators of C++, 1 thread, 1,000 live blocks: ns per replaced block\n'
-    printf '%-44s %9s %9s %9s\n' '' median added 'to hand'
-    cut -f 1 "$runs/cpp" | awk '!seen[$0]++' >"$runs/ways"
-    while IFS= read -r way; do
-        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/cpp" 2 "$way")" \
-            "$(median_of "$runs/cpp" 3 "$way")" "$(median_of "$runs/cpp" 4 "$way")"
-    done <"$runs/ways"
+    five_runs cpp 'allocators of C++, 1 thread, 1,000 live blocks: ns per replaced block' median added 'to hand'
     for way in mlord::allocator mlord::resource; do
         demand "$way, added, to by hand" '<=' 3 "$(median_of "$runs/cpp" 4 "  $way")" ' ns'
     done
@@ -336,14 +340,7 @@ bench_cpp() {
 bench_pool() {
     build_lords
     $cc -std=c99 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread -I. bench/pool.c $out/lord.o -o $out/pool
-    for n in 1 2 3 4 5; do $out/pool; done >"$runs/pool"
-    printf '\nexamples/pool.h, 1 thread, 1,000 live blocks, all hits: ns\n'
-    printf '%-44s %9s %9s %9s\n' '' alloc free both
-    cut -f 1 "$runs/pool" | awk '!seen[$0]++' >"$runs/ways"
-    while IFS= read -r way; do
-        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/pool" 2 "$way")" \
-            "$(median_of "$runs/pool" 3 "$way")" "$(median_of "$runs/pool" 4 "$way")"
-    done <"$runs/ways"
+    five_runs pool 'examples/pool.h, 1 thread, 1,000 live blocks, all hits: ns' alloc free both
     demand 'the pool serves a hit, with its accounting' '<=' 40 \
         "$(median_of "$runs/pool" 2 'pool_alloc + pool_free, with accounting')" ' ns'
 }
@@ -372,19 +369,16 @@ build_interposer() {
     : >"$runs/preload"
 }
 
-# churn_with TOOL [MIX] THREADS LIVE OPERATIONS: runs churn once, and prints its ns per pair
+# churn_with TOOL MIX THREADS LIVE: runs churn once, and prints its ns per pair
 churn_with() {
-    tool=$1
-    shift
-    case $tool in
-    bare) $out/churn "$@" ;;
-    memlord | memlord-frame)
+    case $1 in
+    bare) $out/churn "$2" "$3" "$4" 2000000 ;;
+    memlord*)
         depth=64 # the default; 0: one frame, and no stacks of a sample
-        [ "$tool" = memlord ] || depth=0
+        [ "$1" = memlord ] || depth=0
         LD_PRELOAD=$PWD/$preload MEMLORD_STACK_DEPTH=$depth MEMLORD_SYMBOLS=0 MEMLORD_REPORT=$runs/report.txt \
-            $out/churn "$@"
+            $out/churn "$2" "$3" "$4" 2000000
         ;;
-    heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
     esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
 }
 
@@ -405,22 +399,20 @@ summary() { # the runs of a tool and of bare, side by side: median, ratio, min, 
         }'
 }
 
-# churn_table WHAT MIX THREADS LIVE ROUNDS TOOL LIMIT: runs churn under the tools in turn, and prints a row
-# for each. MIX is -m, -s or -r, as churn takes them; TOOL has the demand.
+# churn_table WHAT MIX THREADS LIVE ROUNDS TOOL LIMIT: runs churn bare and under the interposer in turn, and
+# prints a row for each. MIX is -m, -s or -r, as churn takes them; TOOL has the demand.
 churn_table() {
     n=0
     rm -f "$runs"/churn.*
     while [ $n -lt "$5" ]; do
-        for tool in $tools; do
-            steps=2000000 # of a tool that is a hundred times slower fewer
-            [ "$tool" != heaptrack ] || steps=400000
-            churn_with "$tool" "$2" "$3" "$4" "$steps" >>"$runs/churn.$tool"
+        for tool in bare memlord-frame memlord; do
+            churn_with "$tool" "$2" "$3" "$4" >>"$runs/churn.$tool"
         done
         n=$((n + 1))
     done
-    printf '\n%s under a tool, %s thread(s), %s live: ns per replaced block\n' "$1" "$3" "$4"
+    printf '\n%s under the interposer, %s thread(s), %s live: ns per replaced block\n' "$1" "$3" "$4"
     printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
-    for tool in $tools; do
+    for tool in bare memlord-frame memlord; do
         summary "$runs/churn.$tool" "$runs/churn.bare" "$tool" | tee "$runs/line"
         [ "$tool" != "$6" ] || demand "interposer, $1, $3 thread(s), $4 live" '<=' "$7" \
             "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
@@ -429,17 +421,10 @@ churn_table() {
 
 bench_churn() {
     build_interposer
-    tools='bare memlord-frame heaptrack'
-    if ! command -v heaptrack >/dev/null; then
-        missing heaptrack heaptrack
-        tools='bare memlord-frame'
-    fi
     rounds=5
     [ "$quick" = 0 ] || rounds=3
     churn_table malloc -m 1 1000 $rounds memlord-frame 1.8
     churn_table malloc -m 1 100000 $rounds memlord-frame 2.4
-    churn_table malloc -m 2 100000 3 memlord-frame 2.4
-    tools='bare memlord-frame memlord'
     churn_table 'malloc of 16 to 1,015 B' -s 1 1000 $rounds memlord 2.2
     churn_table 'realloc in place' -r 1 1 $rounds memlord 5
     grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
@@ -552,6 +537,7 @@ stacks() {
 # Measures stacks: MemLord's of a sample and of every alloc, and heaptrack's of every alloc.
 bench_stacks() {
     build_interposer
+    command -v heaptrack >/dev/null || missing heaptrack heaptrack
     rounds=5
     [ "$quick" = 0 ] || rounds=3
     table 'stacks'
