@@ -617,6 +617,8 @@ told "$report" MEMLORD_STACK_BYTE=1 &&
     told "$report" MEMLORD_STACK_BYTES=64k &&
     line='memlord: MEMLORD_SYMBOLS=-1 has no effect: it takes a number from 0 to 1' &&
     told "$report" MEMLORD_SYMBOLS=-1 &&
+    line='memlord: MEMLORD_FOLD=2 has no effect: it takes a number from 0 to 1' &&
+    told "$report" MEMLORD_FOLD=2 &&
     line='memlord: MEMLORD_EVERY=2147483648 has no effect: it takes a number from 0 to 2147483647' &&
     told "$report" MEMLORD_EVERY=2147483648 &&
     line='memlord: MEMLORD_REPORT_ON takes TERM, INT and HUP, and has others, too' &&

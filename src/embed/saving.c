@@ -418,7 +418,6 @@ MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
         (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
         return MEMLORD_E_INVALID;
     if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     r = mli_name_limited(lord, path, &kept);
     if (r) return r;
     before = (const char *)mli_ptr_exchange(&lord->saving->export_path, (void *)(uintptr_t)kept);
