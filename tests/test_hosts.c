@@ -1021,7 +1021,7 @@ static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
 typedef struct asking {
     memlord *lord; /* what the next allocation asks */
     memlord_result verify, events, account, sample, checkpoint, snapshots, reserve, adopt, give_back;
-    memlord_result collect, open, close, raise;
+    memlord_result collect, open, close, raise, start_export;
     int64_t headroom;
     uint64_t collected; /* inside */
     test_source source;
@@ -1051,6 +1051,7 @@ static void *asking_alloc(void *user, size_t size) {
         a->open = memlord_pressure_open(lord, "inside");
         a->close = memlord_pressure_close(lord);
         a->raise = memlord_pressure_raise(lord, cuda(0), 1);
+        a->start_export = memlord_export_start(lord, "/tmp/memlord-test-inside.prom", 0);
         memlord_reset(lord);
         memlord_peak_reset(lord, all());
         assert_ok(memlord_scope_begin(lord, "inside"));
@@ -1106,6 +1107,7 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     assert_int_equal(a.open, MEMLORD_E_STATE);
     assert_int_equal(a.close, opened == MEMLORD_OK ? MEMLORD_E_STATE : MEMLORD_OK);
     assert_int_equal(a.raise, MEMLORD_E_STATE);
+    assert_int_equal(a.start_export, MEMLORD_E_STATE);
     assert_int_equal(stats_of(lord, cuda(0)).total_allocated, 100); /* the epoch is the first one */
     assert_int_equal(a.source.calls, 0);
     assert_int_equal(a.collected, 0);

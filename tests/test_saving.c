@@ -333,6 +333,11 @@ static void a_directory_that_cannot_be_written_is_refused(void **state) {
                          MEMLORD_E_IO);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 2);
     assert_non_null(strstr(t->log.text, ": there is no such directory"));
+    assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, in_folder("fifo")), MEMLORD_E_IO);
+    assert_non_null(
+        strstr(t->log.text, "/fifo: could not read or write there: it is no regular file\n"));
+    assert_int_equal(unlink(in_folder("fifo")), 0);
     assert_int_equal(unlink(in_folder("plain")), 0);
     memlord_destroy(t->lord);
     t->lord = NULL;
