@@ -1134,10 +1134,14 @@ static void a_stall_of_the_host_runs_the_callbacks_of_the_cpu(void **state) {
     assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_WARNING);
     assert_ok(memlord_limit_set(f->lord, cpu(), MIB));
     assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_CRITICAL);
+    assert_ok(memlord_limit_set(f->lord, cpu(), 100 * MIB));
     stall.answer = POLLIN;
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 1);
     assert_int_equal(stall.asked, 3);
+    assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_WARNING);
+    usleep(2000000);
+    assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_NORMAL);
     stall.file = 0;
 }
 
