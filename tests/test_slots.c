@@ -430,6 +430,7 @@ static void what_lies_behind_the_slots_and_devices_is_not_read(void **state) {
 static void the_failure_of_a_neighbour_is_an_emergency_of_its_device(void **state) {
     fixture *f = joined(state);
     slot_words *other = played(f, 20);
+    played(f, 21)->devices[0].id = identity("GPU-0"); /* has no failure */
     assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
     other->devices[1].id = identity("GPU-0");
     other->devices[2].id = identity("GPU-1");
