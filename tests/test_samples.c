@@ -59,6 +59,11 @@ static void logarithms_and_scales_have_twelve_digits(void **state) {
     assert_int_equal(mli_square_root(2.3), 2);
     assert_int_equal(mli_square_root(8.1e37), 9000000000000000000u);
 }
+static void a_hash_of_a_number_is_that_of_splitmix64(void **state) {
+    (void)state;
+    assert_true(mli_mixed(0x9e3779b97f4a7c15u) == 0xe220a8397b1dcdafu);
+    assert_true(mli_mixed(0x3c6ef372fe94f82au) == 0x6e789e6aa1b965f4u);
+}
 
 /* -- draws -- */
 
@@ -383,6 +388,7 @@ int main(void) {
 #define TEST_SAMPLES(name) cmocka_unit_test_setup_teardown(name, setup_samples, test_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logarithms_and_scales_have_twelve_digits),
+        cmocka_unit_test(a_hash_of_a_number_is_that_of_splitmix64),
         TEST_SAMPLES(first_draws_are_exponential),
         TEST_SAMPLES(a_seed_makes_the_samples_repeatable),
         TEST_SAMPLES(without_a_seed_each_ledger_has_another),
