@@ -3939,14 +3939,6 @@ MLI_PRIVATE void mli_cancel_restore(int before);
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
-   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
-   exit hook counts as in use until another thread gets that number. */
-MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
-
-/* Returns the ms from mli_now to `deadline`, rounded up, or 0 if `deadline` is past. */
-MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
-
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
@@ -4361,6 +4353,9 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker) {
 }
 #endif
 
+/* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
+   cannot tell. Only Linux can tell. On other systems the number of a thread that ended without its
+   exit hook counts as in use until another thread gets that number. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
@@ -4374,6 +4369,7 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #endif
 }
 
+/* Returns the ms from mli_now to `deadline`, rounded up, or 0 if `deadline` is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
     const uint64_t now = mli_now();
     return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
@@ -4877,10 +4873,6 @@ typedef struct mli_symbol_query {
 } mli_symbol_query;
 
 #if defined(__linux__)
-/* Returns the first symbol with this name in the program and in the libraries that were loaded with
-   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
-   malloc. */
-MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 #endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
    between its segments, `start` is the lowest address of the segment that has the address. `bias`,
@@ -4938,6 +4930,9 @@ int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *
 }
 #endif
 
+/* Returns the first symbol with this name in the program and in the libraries that were loaded with
+   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
+   malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
@@ -5697,12 +5692,6 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
         memcpy((char *)to + i * sizeof word, &word, sizeof word);
     }
 }
-/* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
-/* Raises a shared word to at least v. Both are compared as signed numbers. */
-MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
-/* Subtracts `by` from a shared word, and stops at 0. */
-MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. When a thread takes a lock, all locks that it holds
    come later in this list. This is so in every call, in a fork, and in a thread that is ending.
@@ -5774,15 +5763,6 @@ MLI_PRIVATE void mli_rank_inside(uint32_t inside);
    the lock while this thread holds another lock of the same rank. Assertions in other functions
    call this function and the next four. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
-/* Returns 1 if the thread holds a lock of the rank. */
-MLI_PRIVATE int mli_rank_held(uint32_t rank);
-/* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
-MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
-   shard of the map. */
-MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* Returns 1 if the thread is inside a shard of the map. */
-MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
@@ -5800,11 +5780,6 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
    may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
-MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
-/* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
-MLI_PRIVATE int mli_lock_try(mli_lock *lock);
-MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
 /* ------------------------------------------------------------------------ src/base/atomics.c -- */
 
@@ -5848,6 +5823,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #endif
 
+/* Sets or clears bits of a word. Returns 1 if that changes the word. */
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
@@ -5855,10 +5831,12 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
     return 1;
 }
+/* Subtracts `by` from a shared word, and stops at 0. */
 MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by) {
     uint64_t seen = mli_u64_load(w);
     while (!mli_u64_cas(w, &seen, seen > by ? seen - by : 0)) {}
 }
+/* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
     while (v > (int64_t)seen && !mli_u64_cas(w, &seen, (uint64_t)v)) {}
@@ -5896,11 +5874,16 @@ MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
     return mli_ranks.held[mli_u32_load(&lock->rank)] && mli_u32_load(&lock->locked);
 }
+/* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+/* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
+   shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void) {
     return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
 }
+/* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
 #endif
@@ -5914,12 +5897,14 @@ MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
     else
         mli_nap(turn < MLI_SPIN_TURNS + 20 ? (turn - MLI_SPIN_TURNS) * 50000u : 1000000u);
 }
+/* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     unsigned n = 0;
     mli_rank_take(lock);
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
+/* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock) {
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
@@ -6231,16 +6216,11 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
-   ledger had when the program ended. */
-MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
 /* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
    clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
-/* Takes or drops a lock. */
-MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
 /* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
    place of the host's. Each slot has its own functions, because no argument of such a
@@ -6363,10 +6343,13 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
 }
+/* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
+   ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
     const uint64_t ended = mli_u64_load(&lord->program_ended);
     return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
+/* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
         mli_lock_take(lock);
@@ -6449,29 +6432,17 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
    DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
    known. */
 
-/* Returns v without its decimals, but at least 0 and at most 9e18. */
-MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v);
-/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
-   infinite or a NaN. */
-MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from);
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
-MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
-/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
-MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
-/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
-   probability 1 - exp(-x). Requires: x > 0. */
-MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
-/* Returns a hash of n: each bit of the result depends on all bits of n. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
-
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
+/* Returns v without its decimals, but at least 0 and at most 9e18. */
 /* Clamps before it converts, because a compiler may convert what a later test then drops. */
 MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v) {
     v = v > 0 ? v : 0;
     return (uint64_t)(int64_t)(v < 9e18 ? v : 9e18);
 }
 
+/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
+   infinite or a NaN. */
 /* Looks at bits only: a comparison with a NaN raises INVALID, and -ffast-math leaves it out. */
 MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
     uint64_t bits;
@@ -6482,6 +6453,7 @@ MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
     return v;
 }
 
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 /* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
    z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
@@ -6497,6 +6469,7 @@ MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
     return 2 * z * sum + e * 0.693147180559945309;
 }
 
+/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
@@ -6505,6 +6478,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     return mli_whole(root + 0.5);
 }
 
+/* Returns 1 / (1 - exp(-x)), the number of blocks that a block stands for if it is sampled with the
+   probability 1 - exp(-x). Requires: x > 0. */
 /* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
 MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     double q, y = x;
@@ -6516,6 +6491,7 @@ MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
+/* Returns a hash of n: each bit of the result depends on all bits of n. */
 /* The function is the finalizer of the random number generator splitmix64. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
@@ -6545,97 +6521,11 @@ typedef struct mli_out {
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
-MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
-MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
-MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
-   with a 0. */
-MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
-
-/* Starts an mli_out that has a buffer and no function. */
-MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
-   cut. */
-MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
-
-/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
-   UINT64_MAX. */
-MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
-
-/* Writes the lowest n digits of v, in base 10 or 16. */
-MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, unsigned n);
-MLI_PRIVATE void mli_put_u64(mli_out *o, uint64_t v);
-MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
-
-/* Writes v in hexadecimal without leading zeros. */
-MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
-
-/* Writes v / 10^digits with `digits` decimals. */
-MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
-
-/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
-   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
-   algorithms. */
-MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
-
-/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
-MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
-
-MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
-
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
-   U+FFFD for an invalid byte. */
-MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
-
-/* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every report format does so. Thus two different names stay different in a report. */
-MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
-
-/* Writes text as a part of a JSON string. It also escapes characters that could end a script
-   element, so that an HTML page can contain the text. */
-MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
-/* Writes a JSON string, or null if the text is NULL. */
-MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
-
-/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
-   of the character `other`, unless `other` is 0. */
-MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
-                                          const char *instead);
-/* Writes a site as "read_tensors loader.c:12". mli_put_escaped writes the function and the file. */
-MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
-                                               const char *instead);
-/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
-MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
-                                          void (*put)(mli_out *o, const char *text));
-/* Writes the last part of a path. */
-MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
-/* Returns the line of a site, or 0 if it is not known. */
-MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
-
 #if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
 #define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
-
-/* Packs a device into an int, as the argument of %i in a format string. */
-MLI_PRIVATE int mli_device_code(memlord_device d);
-/* Writes a format string with its values: see "format strings" in text.c. */
-MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
-   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
-   before. The last byte written is still in the buffer, because a full buffer is flushed only when
-   more text comes. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
-
-MLI_PRIVATE int mli_ascii_lower(int c);
-
-/* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
-   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
-MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
@@ -6664,6 +6554,8 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         n -= piece;
     }
 }
+/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
+   with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
     for (; number; number--) texts += strlen(texts) + 1;
     return texts;
@@ -6672,16 +6564,21 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
+/* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
 }
+/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
+   cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
     if (o->buf && cap) o->buf[o->used] = 0;
     return o->total;
 }
 
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
+   UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value) {
     for (*value = 0; *text >= '0' && *text <= '9'; text++) {
         unsigned digit = (unsigned)(*text - '0');
@@ -6691,6 +6588,7 @@ MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value) {
     return text;
 }
 
+/* Writes the lowest n digits of v, in base 10 or 16. */
 MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, unsigned n) {
     char digits[20];
     unsigned i;
@@ -6714,12 +6612,14 @@ static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
 }
 
+/* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v) {
     unsigned digits = 1;
     while (digits < 16 && v >> (4 * digits)) digits++;
     mli_put_digits(o, v, 16, digits);
 }
 
+/* Writes v / 10^digits with `digits` decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     uint64_t unit = 1;
     unsigned i;
@@ -6752,6 +6652,9 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     mli_put_str(o, units[unit]);
 }
 
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
+   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
+   algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
@@ -6772,6 +6675,7 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+/* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
 MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
     mli_put_digits(o, seconds / 3600 % 24, 10, 2);
     mli_put_str(o, ":");
@@ -6800,6 +6704,10 @@ static int mli_code_is_control(uint32_t code) {
            (code >= 0x2066 && code <= 0x2069);
 }
 
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
+   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
+   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
+   U+FFFD for an invalid byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
                                                                      the least code */
@@ -6816,6 +6724,8 @@ MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     return mli_code_is_control(*code) ? 0 : n;
 }
 
+/* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
+   Every report format does so. Thus two different names stay different in a report. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
     mli_put_digits(o, byte, 16, 2);
@@ -6825,6 +6735,8 @@ MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
 static int mli_is_plain_json(unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
 }
+/* Writes text as a part of a JSON string. It also escapes characters that could end a script
+   element, so that an HTML page can contain the text. */
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
@@ -6847,6 +6759,7 @@ MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
         s += n;
     }
 }
+/* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     if (!text) {
         mli_put_str(o, "null");
@@ -6857,6 +6770,8 @@ MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
+/* Writes a string into a line of text, cut after o->name_max characters. Writes `instead` in place
+   of the character `other`, unless `other` is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
@@ -6891,6 +6806,7 @@ static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     mli_put_str(o, "...");
     return path;
 }
+/* Writes a site as "read_tensors loader.c:12". mli_put_escaped writes the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead) {
     if (!site || (!site->function[0] && !site->file[0])) {
@@ -6904,6 +6820,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *s
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
+/* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text)) {
     if (!site || (!site->function[0] && !site->file[0])) {
@@ -6917,12 +6834,14 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
+/* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
 }
+/* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
     return site && site->line > 0 ? (uint64_t)site->line : 0;
 }
@@ -6954,6 +6873,7 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    any signed number. In JSON null is written for a NULL text, for UINT64_MAX with %ju, for
    INT64_MIN with %jd, and for a number below 0 with %g. */
 
+/* Packs a device into an int, as the argument of %i in a format string. */
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
 static void mli_pad(mli_out *o, size_t used, size_t width) {
@@ -7043,6 +6963,7 @@ static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form
     }
     return form + 1;
 }
+/* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args) {
     while (*form) {
         size_t n = strcspn(form, json ? "%'" : "%");
@@ -7062,6 +6983,10 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     mli_put_format(o, 0, form, &args);
     va_end(args);
 }
+/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
+   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
+   before. The last byte written is still in the buffer, because a full buffer is flushed only when
+   more text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
     MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
@@ -7140,6 +7065,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
     return MEMLORD_OK;
 }
 
+/* Reads a number up to a comma or the end. With `places` 1 the number may have a fraction. Returns
+   the rest of the text, or NULL if there is no number, or if the number is above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
     double value = 0, scale = 1;
     int digits = 0;
@@ -7158,31 +7085,6 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
    base/text. Invariants: a debug line is formatted only if the logger receives messages of its
    level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
    number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
-
-/* Returns 1 if the logger receives messages of this level. */
-MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Returns 1 if the thread is in this ledger's logger. */
-MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord);
-
-/* Passes a line to the logger. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
-
-/* Terminates the line in a buffer and logs it. */
-MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
-
-/* Formats a line as mli_putf does, cut to 255 bytes, and logs it. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
-                                     ...);
-
-/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
-   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
-   held. */
-MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
-
-/* Writes an amount as "1.5 KiB in 2 blocks". */
-MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
-
-MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
@@ -7222,14 +7124,17 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     mli_stderr_write(line, o.used);
 }
 
+/* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
+/* Returns 1 if the thread is in this ledger's logger. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord) {
     return mli_self.log_calls.generation == lord->generation;
 }
 
+/* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
     const mli_log_calls before = mli_self.log_calls; /* the logger calls that this thread is in */
@@ -7253,11 +7158,13 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     mli_lock_drop(&lord->log->lock);
 }
 
+/* Terminates the line in a buffer and logs it. */
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
     (void)mli_out_end(o, 1);
     mli_log(lord, level, o->buf);
 }
 
+/* Formats a line as mli_putf does, cut to 255 bytes, and logs it. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...) {
     char line[256];
@@ -7270,11 +7177,15 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, 
     mli_log_end(lord, level, &o);
 }
 
+/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
+   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
+   held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
     if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
+/* Writes an amount as "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks) {
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
@@ -7369,38 +7280,6 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
-/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
-   functions that may call a malloc which the host has hooked. In between the thread is busy:
-   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
-   A thread without a record of its own uses the orphan record under the orphan lock. It drops this
-   lock while it is busy. Otherwise it could wait in the allocator for a lock of the host, while the
-   thread that holds the host's lock waits for the orphan lock. So no call may rely on state
-   in the orphan record across an allocation. */
-MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
-MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
-
-/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
-   the allocator. */
-MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
-
-/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
-   the orphan lock, which mli_busy_begin drops. */
-MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
-
-/* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
-MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
-
-/* Returns how many bytes the ledger has from the allocator. */
-MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
-
-/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
-   NULL if there is no memory. */
-MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
-/* Frees a ledger and all memory that it still has. */
-MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
-
-MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
-
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
 
 /* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
@@ -7426,6 +7305,13 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
 
 #define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 
+/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
+   functions that may call a malloc which the host has hooked. In between the thread is busy:
+   mli_self.generation is 0, so a call into a ledger takes the general path, and does nothing there.
+   A thread without a record of its own uses the orphan record under the orphan lock. It drops this
+   lock while it is busy. Otherwise it could wait in the allocator for a lock of the host, while the
+   thread that holds the host's lock waits for the orphan lock. So no call may rely on state
+   in the orphan record across an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     uint64_t generation = mli_self.generation;
     mli_self.generation = 0;
@@ -7673,6 +7559,8 @@ static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     return best;
 }
 
+/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
+   the allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     mli_piece *fit;
@@ -7698,6 +7586,8 @@ static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
 
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
+   the orphan lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
@@ -7746,6 +7636,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     return r;
 }
 
+/* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
@@ -7758,6 +7649,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
     }
 }
 
+/* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord) {
     return mli_u64_load(&lord->memory.own_bytes);
 }
@@ -7774,6 +7666,8 @@ static MLI_COLD void mli_regions_free(memlord *lord) {
 static MLI_COLD void mli_memory_lock(memlord *lord, int take) {
     mli_lock_set(&lord->memory.lock, take);
 }
+/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
+   NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size) {
     const uint64_t generation = mli_busy_begin();
     memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
@@ -7785,6 +7679,7 @@ MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator,
     lord->memory.own_bytes.v = lord->memory.ledger = size;
     return lord;
 }
+/* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
     MLI_REQUIRE(!lord->back);
     const memlord_allocator allocator = lord->memory.allocator;
@@ -7831,19 +7726,6 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with this number, or NULL if the record's chunk is not made yet. A record that
-   was not added yet reads as zeros. Any thread may call this function. */
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size);
-/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
-   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
-   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
-   that adds to the vector. */
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab);
-/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
-
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
 /* Returns the array of a vector, grown until it has room for the chunk with the number `chunk`.
@@ -7864,6 +7746,8 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+/* Returns the record with this number, or NULL if the record's chunk is not made yet. A record that
+   was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
@@ -7873,6 +7757,10 @@ MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t 
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
+/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
+   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
+   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
+   that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -7887,6 +7775,7 @@ MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uin
     return mli_vector_at(vector, number, size);
 }
 
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
 MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
@@ -8185,34 +8074,6 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
 
-/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
-   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
-   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
-MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key);
-
-/* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
-MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
-
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no
-   barrier. The threads that share the orphan record always enter by an exchange, because the
-   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
-   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
-   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
-   record. */
-MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
-
-/* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
-   relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
-   other threads clear that number only after the end of that thread. Requires: the number is not 0;
-   a call on the ledger is in progress, or the caller holds the registry lock. */
-MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
-/* Returns the record of the calling thread, or NULL if it has none. */
-MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
-
-/* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
-   changes the mask. The order is seq_cst: see mli_call_end_slow. */
-MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
-
 /* Returns those of the bits `bits` that are set in the alert mask. */
 static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.alert) & bits;
@@ -8221,126 +8082,22 @@ static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
-/* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
-   the other types. Requires: no other thread knows the dev yet. */
-MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
-   (mli_watch) are set. */
-MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
-   are set. Requires: no other thread changes the mask. */
-MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
-/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
-   addition. */
-MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
 /* Returns those of the MLI_HOOK_... bits `bits` that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
-/* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
-   so that no thread registers meanwhile. */
-MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
-/* Sets or clears a MLI_SPECIAL_... bit of all threads of a ledger, but not of threads that register
-   later. */
-MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
-   has the number 1. */
-MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
-
-/* Returns how many thread records the ledger has, the orphan record included. */
-MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
-
-/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
-   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
-   raises an alert. */
-MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that bands allow for. */
-MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
-
-/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
-   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
-   records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
-MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
-
-/* Sets the function that writes a requested report. */
-MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
-MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
-
-/* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
-   key. This is the thread-local key whose destructor is the hook. The addition to exit_key_users
-   and the load of exit_key_ready are seq_cst, because another library may get the same key once
-   MemLord has deleted it: see mli_process_end. */
-MLI_PRIVATE void mli_thread_hook(uint64_t number);
-
-/* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
-   call that got a record ends with mli_thread_put. */
-MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
-MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
-
-/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
-   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
-   stack of the public function. */
-MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
-                                  const memlord_site *site);
-/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
-   own allocator makes the call, which then records nothing. */
-MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site);
-
-/* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
-   clears the bit writes the report. The acquire load pairs with the release store that set the
-   saver. */
-MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
-
-/* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
-   holds no lock and is not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
-
-/* Makes the library with this code stay loaded from now on, because a thread will run the code, or
-   because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
-
-/* Starts the thread of a helper. Does nothing if *wish is `none` by now, which means that the
-   helper is no longer wanted. Returns 0 if the helper runs, if another thread starts or stops it,
-   or if it is not wanted. If no thread could be started, sets the helper's state to `failed` and
-   returns 1. Returns -1 if the state was MLI_HELPER_FAILED before. */
-MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
-                                          uint32_t failed, void (*run)(void *), void *user);
-
-/* Stops a helper and joins its thread. Requires: the caller is not that thread. */
-MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
-
-/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
-   rounds. */
-MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
-
-/* Returns 1 if the ledger may start threads of its own. */
-MLI_PRIVATE int mli_polling_enabled(memlord *lord);
-
-/* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
-MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
-MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Takes or drops the orphan lock for a fork. */
-MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
-
-MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
 #define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
 
+/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
+   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
+   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
 MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key) {
     MLI_REQUIRE(key || !number || mli_is_inside());
     mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
@@ -8350,10 +8107,17 @@ MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t ke
     mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
 }
 
+/* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no
+   barrier. The threads that share the orphan record always enter by an exchange, because the
+   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
+   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
+   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
+   record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->by_exchange, 0);
@@ -8362,33 +8126,50 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
     mli_u32_store_release(&t->by_exchange, 1);
 }
 
+/* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
+   relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
+   other threads clear that number only after the end of that thread. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
     MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
 }
+/* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
+   changes the mask. The order is seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
+/* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
+   the other types. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type) {
     lord->threads.dev_alerts[dev] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
                                                                          << type;
 }
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
+   (mli_watch) are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
     (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
 }
+/* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
+   are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n) {
     mli_u32_store(&lord->threads.alert,
                   mli_alert_on(lord, MLI_ALERT_BANDS - 1) + n * MLI_ALERT_BANDS);
 }
+/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
+   addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
 
+/* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
+   so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_thread *t;
     mli_lock_take(&mli_process.registry_lock);
@@ -8397,6 +8178,8 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Sets or clears a MLI_SPECIAL_... bit of all threads of a ledger, but not of threads that register
+   later. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
     mli_thread *t;
     mli_lock_take(&mli_process.registry_lock);
@@ -8404,22 +8187,34 @@ MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int o
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
+   has the number 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
+/* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
 }
 
+/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
+   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
+   raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads) {
     mli_u32_store(&lord->threads.allowance, threads);
 }
+/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord) {
     return mli_u32_load(&lord->threads.allowance);
 }
 
+/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
+   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
+   registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord) {
     return mli_thread_count(lord) >= lord->threads.sweep_at;
 }
+/* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
+   records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     const uint32_t at = 2 * living;
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
@@ -8499,6 +8294,10 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Sets the exit hook of the calling thread: stores `number`, the thread's number, under the exit
+   key. This is the thread-local key whose destructor is the hook. The addition to exit_key_users
+   and the load of exit_key_ready are seq_cst, because another library may get the same key once
+   MemLord has deleted it: see mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number) {
     void *value = (void *)(uintptr_t)number;
     (void)mli_u32_add(&mli_process.exit_key_users, 1);
@@ -8557,17 +8356,23 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
+/* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t) {
     if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }
+/* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
+   call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
     return mli_thread_get_slow(lord);
 }
 
+/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
+   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
+   stack of the public function. */
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site) {
     mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
@@ -8576,19 +8381,27 @@ MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
     call->site = site;
     return call;
 }
+/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. */
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
                                                 const memlord_site *site) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
     return t ? mli_call_of(lord, t, own, site) : NULL;
 }
 
+/* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
     mli_ptr_store_release(&lord->threads.saver, (void *)(uintptr_t)saver);
 }
+/* Writes the last report of a ledger, if a report was requested, or is to be written at exit. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load_acquire(&lord->threads.saver);
     if (saver) saver->save(lord, 1);
 }
+/* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
+   clears the bit writes the report. The acquire load pairs with the release store that set the
+   saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
@@ -8596,6 +8409,8 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
     saver->save(lord, 0);
 }
 
+/* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
+   holds no lock and is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
@@ -8606,6 +8421,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 
 /* -- helpers -- */
 
+/* Makes the library with this code stay loaded from now on, because a thread will run the code, or
+   because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
     MLI_REQUIRE(mli_none_held());
     uint64_t generation;
@@ -8616,6 +8433,10 @@ MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
     mli_busy_end(generation);
 }
 
+/* Starts the thread of a helper. Does nothing if *wish is `none` by now, which means that the
+   helper is no longer wanted. Returns 0 if the helper runs, if another thread starts or stops it,
+   or if it is not wanted. If no thread could be started, sets the helper's state to `failed` and
+   returns 1. Returns -1 if the state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user) {
     uint32_t seen = MLI_HELPER_NONE;
@@ -8645,6 +8466,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     return bad != 0;
 }
 
+/* Stops a helper and joins its thread. Requires: the caller is not that thread. */
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
     unsigned spins = 0;
     uint32_t seen = MLI_HELPER_RUNS;
@@ -8661,11 +8483,15 @@ MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
     mli_u32_store_release(&h->state, MLI_HELPER_NONE);
 }
 
+/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
+   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
+   rounds. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
     if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
     return !mli_u32_load_acquire(&h->stop);
 }
 
+/* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
     return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
 }
@@ -8680,15 +8506,18 @@ static MLI_COLD void mli_threads_init(memlord *lord, const memlord_desc *desc) {
     if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
     if (lord->debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
 }
+/* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord) {
     lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
     return lord->threads.orphan != NULL;
 }
+/* Adds the orphan record to the list of records. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
 #if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
@@ -8760,9 +8589,6 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->map.mark);
 }
-/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
-   returns that number. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
 
 /* -- the numbers of devices -- */
 
@@ -8789,15 +8615,10 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
     return mli_u32_load_acquire(&lord->map.dev_of[mli_device_direct_index(d)]);
 }
 
-/* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
-   is set, because other threads may read it from now on. */
-MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. The map finds a block by its storage and the type of its device. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
-/* Sets the type of a device. Requires: no other thread knows the dev yet. */
-MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- buckets --
 
@@ -9104,67 +8925,10 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Orders the caller and every thread T of the ledger. Each of them stores first, and loads later.
-   T's load sees what the caller stored before this call, or the caller's load after this call sees
-   what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
-   T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
-
-   The system's barrier for all threads provides this order. Without that barrier T executes one of
-   its own: the exchange when T enters a shard, and the addition when T ends a call
-   (mli_call_end_slow). That addition pairs with the addition in mli_alert_barrier.
-
-   The system may refuse its barrier after threads have run without barriers of their own. T may
-   then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
-   its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
-   T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
-   later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
-   for longer than that.
-
-   Some callers may still get the barrier while others are refused it. Each caller is ordered
-   by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
-   free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
-   `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
-MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
-
-/* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
-   has no table, returns 0, and neither stops the shard nor keeps its lock. */
-MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
-/* Ends a pause: restores the shard's state and drops its lock. The release store pairs with the
-   acquire load in mli_shard_enter_by_store. */
-MLI_PRIVATE void mli_shard_resume(mli_shard *s);
-
-/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
-   mli_map_thaw drops. */
-MLI_PRIVATE void mli_map_freeze(memlord *lord);
-MLI_PRIVATE void mli_map_thaw(memlord *lord);
-
 /* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
    returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
    no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
-MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
-
-/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. A table
-   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
-   new table is allocated before the shard is stopped. Only threads that use this shard wait.
-   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
-   is not inside a shard. */
-MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
-
-/* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
-   Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
-
-/* Returns 1 if the shard should have a larger table, because the number of entries outside their
-   home has reached a limit. The limit is 14, 22, 30 or 38 such entries for each 64 buckets. The
-   number of the shard chooses the limit, so that shards of equal blocks do not all grow at once.
-   One shard can then use the memory that another has returned. In a small ledger, which can spare
-   the memory, the limit is 2 such entries for each 64 buckets, so that almost every entry is in its
-   home. Requires: the caller is inside the shard. */
-MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
-
-MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
@@ -9177,14 +8941,19 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
    number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
+/* Sets the type of a device. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
     lord->map.type_of[dev] = (uint16_t)type;
 }
 
+/* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
+   is set, because other threads may read it from now on. */
 MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev) {
     const uint32_t i = mli_device_direct_index(d);
     if (i < MLI_DIRECT_DEVICES) mli_u32_store_release(&lord->map.dev_of[i], dev);
 }
+/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
+   returns that number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord) {
     uint64_t bits = mli_mark_bits(lord);
     while (MLI_BIRTH(bits) < MLI_MARK_MAX)
@@ -9214,6 +8983,26 @@ static MLI_COLD void mli_stores_drain(void) {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
 }
+/* Orders the caller and every thread T of the ledger. Each of them stores first, and loads later.
+   T's load sees what the caller stored before this call, or the caller's load after this call sees
+   what T stored before T's load. Two uses need this. In one the caller stores a shard's state, and
+   T stores `inside`. In the other the caller stores the alert or a threshold, and T stores counts.
+
+   The system's barrier for all threads provides this order. Without that barrier T executes one of
+   its own: the exchange when T enters a shard, and the addition when T ends a call
+   (mli_call_end_slow). That addition pairs with the addition in mli_alert_barrier.
+
+   The system may refuse its barrier after threads have run without barriers of their own. T may
+   then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
+   its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
+   T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
+   later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
+   for longer than that.
+
+   Some callers may still get the barrier while others are refused it. Each caller is ordered
+   by the barrier or by the wait that it used. A thread that registers meanwhile, or takes over a
+   free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
+   `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_thread *t;
     int drain = 0;
@@ -9257,6 +9046,8 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
     mli_shard_wait(lord, s);
 }
 
+/* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
+   has no table, returns 0, and neither stops the shard nor keeps its lock. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
     if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
                                                                table; no lock is taken for them */
@@ -9269,11 +9060,15 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
     mli_shard_stop(lord, s);
     return 1;
 }
+/* Ends a pause: restores the shard's state and drops its lock. The release store pairs with the
+   acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s) {
     mli_u32_store_release(&s->state, s->stopped_state);
     mli_lock_drop(&s->lock);
 }
 
+/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
+   mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
@@ -9382,6 +9177,12 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     return failed;
 }
 
+/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
+   found too small. If another thread has replaced that table, does nothing and returns 0. A table
+   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
+   new table is allocated before the shard is stopped. Only threads that use this shard wait.
+   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+   is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
     MLI_REQUIRE(!mli_is_inside());
     mli_table next;
@@ -9406,6 +9207,12 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
     return -1;
 }
 
+/* Returns 1 if the shard should have a larger table, because the number of entries outside their
+   home has reached a limit. The limit is 14, 22, 30 or 38 such entries for each 64 buckets. The
+   number of the shard chooses the limit, so that shards of equal blocks do not all grow at once.
+   One shard can then use the memory that another has returned. In a small ledger, which can spare
+   the memory, the limit is 2 such entries for each 64 buckets, so that almost every entry is in its
+   home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
@@ -9413,6 +9220,8 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
+/* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -9502,22 +9311,9 @@ typedef struct mli_span {
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
 
-/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`, if `level` is higher. Compares by the sign
-   of the difference, because a level may be below 0. */
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
-
-/* Adds `by` to the level of an exported invocation on a device. `above` is the highest level since
-   the last call, less the old level. Raises `high` to the old level plus `above`, or to the new
-   level, if one of them is higher than `high`. `by` and `above` are signed. */
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base (published part) of the thread's cell. */
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
-
 /* ------------------------------------------------------------------------- src/books/spans.c -- */
 
+/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
@@ -9525,11 +9321,16 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
     }
     return &f->peaks[dev];
 }
+/* Raises a span's highest level on a device to `level`, if `level` is higher. Compares by the sign
+   of the difference, because a level may be below 0. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
 
+/* Adds `by` to the level of an exported invocation on a device. `above` is the highest level since
+   the last call, less the old level. Raises `high` to the old level plus `above`, or to the new
+   level, if one of them is higher than `high`. `by` and `above` are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
     mli_lock_take(&shared->lock);
     above += shared->at[dev].level;
@@ -9538,6 +9339,8 @@ MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uin
     if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
     mli_lock_drop(&shared->lock);
 }
+/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
+   base (published part) of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
     const mli_span *f = t ? t->now.span : NULL;
     for (; f; f = f->around)
@@ -9584,21 +9387,18 @@ typedef struct mli_watch {
     uint64_t gc_serial;         /* the serial number of the callback that runs, or 0 */
 } mli_watch;
 
-/* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device are to be noted again. `live` is the device's live bytes.
-   The result is 1 if `live` exceeds the live bytes at the last note by more than a 16th. While
-   `live` is below `peak`, more than a 128th is enough. So holders are noted seldom while memory
-   grows, and once more close to the peak. */
-MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
-
 /* ----------------------------------------------------------------------- src/books/watches.c -- */
 
+/* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published) {
     const int64_t bytes = (int64_t)mli_u64_load(published);
     return bytes >= (int64_t)mli_u64_load(&w->check_above) ||
            bytes < (int64_t)mli_u64_load(&w->check_below);
 }
+/* Returns 1 if the holders of a device are to be noted again. `live` is the device's live bytes.
+   The result is 1 if `live` exceeds the live bytes at the last note by more than a 16th. While
+   `live` is below `peak`, more than a 128th is enough. So holders are noted seldom while memory
+   grows, and once more close to the peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak) {
     const int64_t noted = (int64_t)mli_u64_load(&w->holders_bytes), level = (int64_t)live;
     return level > noted + noted / (level < (int64_t)peak ? 128 : 16);
@@ -9721,11 +9521,6 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return (int64_t)(level - mli_u64_load_own(&cell->base)) |
            (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - out);
 }
-/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
-   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
-   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
-MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                               mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest`, `first`
    and `most` buy exact figures: `latest` the exact peak of a thread that is alone, `first` the bytes
@@ -9799,11 +9594,6 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns row `number` of a book: of the devices, the sites or the tags. */
-MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
-/* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
-MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
-
 /* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
    the cell itself, so its loads need no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
@@ -9814,56 +9604,6 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
-
-/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
-MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
-
-/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
-   Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
-                                             uint32_t number, mli_alloc_fn grab);
-
-/* Returns one more than the number of the last row of a book. All rows below it can be read: the
-   acquire load pairs with the release store in mli_row_publish. */
-MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
-   caller holds the cold lock. */
-MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
-MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
-
-/* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
-MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
-/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
-MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
-/* Counts a lost record of a kind, MLI_LOST_... */
-MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind were lost. */
-MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
-
-/* Returns the epoch, which is the number of resets so far. */
-MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
-
-/* Sets the time from which publications check whether a snapshot is due; 0 means never. */
-MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
-
-/* Returns the cell of the orphan record for a row. Requires: the row exists. */
-MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
-
-/* Requests a band check at the end of a call on the device. May be called inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
-
-/* Returns how far a cell's highest level since its last publication is above the cell's base. If
-   another cell of the row has published since, uses the present level instead. Requires: the caller
-   holds the row's lock. */
-MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
-
-/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
-   base. If another cell has published since this one did, does nothing: the published bytes may
-   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
-MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
    makes another delta with freed_here and frees_here, for the site that called free. */
@@ -9880,53 +9620,6 @@ typedef struct mli_row_delta {
     uint64_t pended;   /* of a free that ends a pending block: the epoch in which the block was
                           freed, plus 1; otherwise 0 */
 } mli_row_delta;
-/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
-   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
-   a shard, so that a fork finds both the change of the map and this count, or neither. */
-MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
-/* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
-   after the block has ended. A fork may come between the end of the block and that count. */
-MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
-                                        unsigned n);
-
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
-   may exceed a, because sums may then lack some of the counts of a call. */
-MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
-
-/* Returns a + b, or UINT64_MAX if the sum is larger. */
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
-
-/* Returns a part of a whole in percent. */
-MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
-
-/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
-   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
-MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
-                                      mli_row_totals *sum);
-
-/* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
-   another. If it is below 0 for that reason, returns 0. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
-
-/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
-   collection, and the bytes that its pool holds. */
-MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
-
-/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
-   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
-   less. Requires: t is the record of the calling thread. */
-MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev);
-
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
-   it, so that an addition by another thread is not lost. */
-MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
-
-/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
-   Requires: t is the record of the calling thread. */
-MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
-MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
@@ -9935,16 +9628,20 @@ typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 #define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
+/* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
     return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
+/* Returns row `number` of a book: of the devices, the sites or the tags. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
     return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
+/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
+   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = mli_shard_at(lord, 0);
     while (mli_shard_enter(t, s) == MLI_SHARD_STOPPED) {
@@ -9954,6 +9651,8 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
+/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
@@ -9975,9 +9674,14 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     return cell;
 }
 
+/* Returns one more than the number of the last row of a book. All rows below it can be read: the
+   acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
+/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
+   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
+   caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
@@ -9987,38 +9691,47 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
 }
+/* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
+/* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
     mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
     (void)mli_u64_add(&count[stat], by);
 }
+/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat) {
     return mli_u64_load(&lord->counters.lost[stat]);
 }
 
+/* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss) {
     (void)mli_u64_add(&lord->counters.losses[loss], 1);
 }
+/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
     return mli_u64_load(&lord->counters.losses[loss]);
 }
 
+/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 
+/* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
     MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 
+/* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
+/* Sets the time from which publications check whether a snapshot is due; 0 means never. */
 MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
     mli_u64_store(&lord->counters.look_due, due);
 }
@@ -10049,6 +9762,9 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
     return own ? t : NULL;
 }
 
+/* Returns how far a cell's highest level since its last publication is above the cell's base. If
+   another cell of the row has published since, uses the present level instead. Requires: the caller
+   holds the row's lock. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
            mli_u64_load(&cell->base);
@@ -10126,6 +9842,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
+/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
+   base. If another cell has published since this one did, does nothing: the published bytes may
+   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
@@ -10221,6 +9940,9 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_u64_max(&row->sampled_peak, (int64_t)published);
     mli_check_thresholds(lord, number, row, live);
 }
+/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
+   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
@@ -10323,11 +10045,17 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
+/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
+   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+   a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
     MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
+   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
+   after the block has ended. A fork may come between the end of the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
@@ -10345,13 +10073,17 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
 
 /* -- reading -- */
 
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
+   may exceed a, because sums may then lack some of the counts of a call. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
+/* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
 }
+/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
@@ -10425,6 +10157,8 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     sum->peak_error = (uint64_t)row->most - sum->peak;
 }
 
+/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
+   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10446,11 +10180,16 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_lock_drop(&row->lock);
 }
 
+/* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
+   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
+   another. If it is below 0 for that reason, returns 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
 
+/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
+   collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_levels out;
@@ -10493,9 +10232,14 @@ static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uin
     mli_row_bound(book, row);
     mli_lock_drop(&row->lock);
 }
+/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
+   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
+   less. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_restart(lord, t, MLI_BOOK_DEVICE, dev, 0);
 }
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
+   it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_row_totals sum;
@@ -10526,6 +10270,8 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
+/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
+   Requires: t is the record of the calling thread. */
 /* Begins the epoch first, and then restarts the rows one by one. A block that is pending by then
    does not count in the new epoch: see mli_cell_free_pended. No call waits but for a row's lock. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
@@ -10604,11 +10350,6 @@ typedef struct mli_dict {
    mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
-/* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
-   neither, notes the size for mli_cold_leave and returns NULL. */
-MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
-
 /* The tries of a function that takes the cold lock. */
 typedef struct mli_cold {
     memlord_result r; /* the result of the latest try */
@@ -10616,36 +10357,6 @@ typedef struct mli_cold {
     size_t size;      /* the bytes of `block` */
     size_t wanted;    /* the bytes of the allocation that failed last */
 } mli_cold;
-
-/* Takes the cold lock, for functions whose names end in _locked. */
-MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold);
-
-/* Drops the cold lock. If cold->r is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
-   and returns 1; the caller must then try again. Else returns 0, and cold->r is final. If the
-   allocator fails, returns 0, and cold->r is MEMLORD_E_NOMEM. */
-MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold);
-
-/* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
-   the next string is put in the table. */
-MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
-
-/* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
-   pointer, and NULL gives NULL. Returns MEMLORD_E_NOMEM if there would be more than
-   MEMLORD_MAX_STRINGS bytes of strings. */
-MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
-                                                    const char **kept);
-
-/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
-   needed. */
-MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
-
-/* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
-   MEMLORD_MAX_STRINGS, so that the other half is left for tags and sites. */
-MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
-                                                     const char **kept);
-
-/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
-MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 /* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
 #define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
@@ -10662,28 +10373,6 @@ MLI_PRIVATE const char *mli_labels(const memlord *lord);
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
-/* Returns the value of a key, or 0 if the index does not have the key. Needs no lock. The acquire
-   loads pair with the release stores in mli_index_add_locked and mli_index_reserve_locked. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
-
-/* Reserves room in the index for `more` entries. Returns MLI_AGAIN if it needs memory first. */
-MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
-/* Adds a key. The release store makes the value visible with the key. Requires:
-   mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
-MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
-
-/* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
-   Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
-   after all its members are set. Only then does the index get the row's number. */
-MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
-                                                       void *subject, uint64_t key,
-                                                       uint32_t *number);
-/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
-   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
-   with the release stores in mli_row_add_locked. */
-MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
-
-MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/names.c -- */
 
@@ -10710,6 +10399,9 @@ typedef struct mli_index_pair {
 
 /* -- memory under the cold lock -- */
 
+/* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
+   ledger's own memory, or the block that mli_cold_leave has allocated for this size. If there is
+   neither, notes the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     mli_cold *cold = mli_process.cold;
     void *p = cold->size == size ? cold->block : NULL;
@@ -10721,11 +10413,15 @@ MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     return p;
 }
 
+/* Takes the cold lock, for functions whose names end in _locked. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(mli_cold *cold) {
     mli_lock_take(&mli_process.cold_lock);
     mli_process.cold = cold;
 }
 
+/* Drops the cold lock. If cold->r is MLI_AGAIN, allocates the memory that mli_cold_alloc has noted,
+   and returns 1; the caller must then try again. Else returns 0, and cold->r is final. If the
+   allocator fails, returns 0, and cold->r is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, mli_cold *cold) {
     mli_lock_drop(&mli_process.cold_lock);
     mli_own_free(lord, cold->block, cold->size); /* the block is still here if the retry did not
@@ -10916,11 +10612,16 @@ static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 /* -- kept strings -- */
 
+/* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
+   the next string is put in the table. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names->strings, text);
 }
 
+/* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
+   pointer, and NULL gives NULL. Returns MEMLORD_E_NOMEM if there would be more than
+   MEMLORD_MAX_STRINGS bytes of strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10941,6 +10642,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
     return MEMLORD_OK;
 }
 
+/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
+   needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
     mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -10951,6 +10654,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
     return cold.r;
 }
 
+/* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
+   MEMLORD_MAX_STRINGS, so that the other half is left for tags and sites. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept) {
     uint64_t used;
@@ -10963,6 +10668,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 
 /* -- the labels of the ledger -- */
 
+/* Returns the labels that memlord_labels_set has set, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord) {
     return (const char *)mli_ptr_load_acquire(&lord->names->labels);
 }
@@ -10981,6 +10687,8 @@ static mli_index_pair *mli_index_pair_at(const mli_index *index, uint64_t at) {
     return (mli_index_pair *)(uintptr_t)(index + 1) + (at & index->mask);
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
+/* Returns the value of a key, or 0 if the index does not have the key. Needs no lock. The acquire
+   loads pair with the release stores in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names->index);
     uint64_t at, seen;
@@ -10994,6 +10702,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     return 0;
 }
 
+/* Reserves room in the index for `more` entries. Returns MLI_AGAIN if it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names->index), *index;
@@ -11007,6 +10716,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     mli_ptr_store_release(&lord->names->index, index);
     return MEMLORD_OK;
 }
+/* Adds a key. The release store makes the value visible with the key. Requires:
+   mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_index_get(lord, key));
@@ -11020,6 +10731,9 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 
 /* -- rows -- */
 
+/* Adds a row, the orphan record's cell for the row, and the row's number in the index under `key`.
+   Numbers start at 1; number 0 means no row. The release store of the row count publishes the row,
+   after all its members are set. Only then does the index get the row's number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
@@ -11040,6 +10754,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
     *number = n;
     return MEMLORD_OK;
 }
+/* Returns the row after row `number` of a book, or the first row if `number` is 0. Returns 0 if
+   there is none. Unless `dev` is 0, leaves out the rows of other devices. The acquire loads pair
+   with the release stores in mli_row_add_locked. */
 MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number) {
     if (!dev) return number + 1 < mli_row_count(lord, book) ? number + 1 : 0;
     return mli_u32_load_acquire(number ? &mli_row_at(lord, book, number)->next
@@ -11098,44 +10815,6 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-/* Returns 1 if the argument names one device, all devices of a type, or all devices. */
-MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
-/* Returns 1 if a selector includes a device. */
-MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
-
-/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
-   so the key of a device never equals the key of an address. */
-MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
-   store in mli_device_add_locked. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
-
-/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
-   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
-   unused if the device uses another record. */
-MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
-
-/* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
-MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
-/* Returns 1 if the last call of mli_polling_set had this `polling`. */
-MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
-
-/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
-   type. The bands of a new device of such a type are then checked. */
-MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those bits of the mask `types` that mli_types_watch has set. */
-MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
-
-/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
-   is new and the ledger's own allocator makes the call. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
-
-/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
-   index 0. */
-MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
-
-MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/devices.c -- */
 
@@ -11144,36 +10823,50 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+/* Returns 1 if the argument names one device, all devices of a type, or all devices. */
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
     return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
 }
+/* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
     return sel.type == MEMLORD_ANY ||
            (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
 }
 
+/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
+   so the key of a device never equals the key of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 
+/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
+   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
+   unused if the device uses another record. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
     return i ? &mli_device_record_at(lord, i)->own_phys : &lord->devices.host_phys;
 }
 
+/* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
     (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
                                                                 mli_helper_start */
 }
+/* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
 }
+/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
+   type. The bands of a new device of such a type are then checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types) {
     mli_u32_store(&lord->devices.watched_types, types);
 }
+/* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types) {
     return mli_u32_load(&lord->devices.watched_types) & types;
 }
 
+/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
+   store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
     uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
@@ -11215,6 +10908,8 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     return r;
 }
 
+/* Gets the dev of a device, and adds the device on first use. Returns MEMLORD_E_STATE if the device
+   is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
     mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     *dev = mli_dev_known(lord, d);
@@ -11228,6 +10923,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
     return cold.r;
 }
 
+/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
+   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
+   index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n && 0 > d.index; i++)
@@ -11377,91 +11075,8 @@ typedef struct mli_account_record {
     memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
-   added yet reads as zeros, which match no id. */
-MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
-
-/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
-   one more than the number of records in the vector. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
-                                                   mli_u32 *count,
-                                                   size_t size, mli_handle **list, mli_lock *lock);
-
-/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
-   list. If the list is empty, adds a record to the list. If there is no memory for the record,
-   drops the lock, returns NULL and sets *r to the error. */
-MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
-                                                     mli_u32 *count, size_t size,
-                                                     mli_handle **list, memlord_result *r);
-
-/* Removes the first record from a list of closed records, opens the record, and returns the id of
-   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
-   the record. */
-MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
-
-/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
-   the list. */
-MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns the number of account records. */
-MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
-/* Returns account record `number`; numbers begin at 1. */
-MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of closed account records. Requires: the caller holds the cold lock. */
-MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
-
-/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using the account. */
-MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
-/* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
-MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
-                                               memlord_device device);
-
-/* Returns `account` if it is open and has a limit, else 0. */
-MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
-   nothing and returns 1. */
-MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
-   the account does not matter. */
-MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
-                                            int64_t bytes);
-/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
-   Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
-                                            memlord_account_stat *out);
-
-/* Returns 1 if an account is open and belongs to `device`. */
-MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
-                                           memlord_device device);
-
-/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
-   limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
-   from the same moment on. */
-MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
-                                         uint64_t held);
-
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
-   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
-   called inside a shard. */
-MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
-                                      uint64_t bytes);
-/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
-   Takes off at most the bytes that the account has, because the host may have taken bytes off with
-   memlord_account_charge. */
-MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
-
-/* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
-   if the account is closed. Requires: the caller holds the cold lock. */
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
-                                                 uint64_t *held);
-
-MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
@@ -11472,11 +11087,16 @@ struct mli_accounts_state {
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
+/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
+   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
+   added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
     mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
+/* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
+   one more than the number of records in the vector. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
@@ -11502,6 +11122,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     return MEMLORD_OK;
 }
 
+/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
+   list. If the list is empty, adds a record to the list. If there is no memory for the record,
+   drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r) {
@@ -11514,6 +11137,9 @@ MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *
     return NULL;
 }
 
+/* Removes the first record from a list of closed records, opens the record, and returns the id of
+   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
+   the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     MLI_REQUIRE(*list);
@@ -11524,6 +11150,8 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     return (uint64_t)h->number << 32 | generation;
 }
 
+/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
+   the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
@@ -11537,14 +11165,17 @@ static mli_account_record *mli_account_find(memlord *lord, memlord_account accou
     return (mli_account_record *)mli_handle_find(&lord->accounts->all,
                                                  sizeof(mli_account_record), account);
 }
+/* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord) {
     return mli_u32_load(&lord->accounts->count) - 1;
 }
+/* Returns account record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number) {
     return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
                                              sizeof(mli_account_record));
 }
 #if !defined(MEMLORD_NO_VERIFY)
+/* Returns the list of closed account records. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
     return lord->accounts->closed;
 }
@@ -11586,6 +11217,7 @@ static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t byt
 
 /* -- the bytes that tickets hold -- */
 
+/* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_lock(lord, account);
     uint64_t limit;
@@ -11594,6 +11226,9 @@ MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account a
     mli_lock_drop(&b->lock);
     return limit ? account : 0;
 }
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
+   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
+   nothing and returns 1. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
     int fits;
@@ -11603,6 +11238,8 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
     mli_lock_drop(&b->lock);
     return fits;
 }
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
+   the account does not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11613,6 +11250,9 @@ MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account accou
         b->held += (uint64_t)bytes;
     mli_lock_drop(&b->lock);
 }
+/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
+   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11628,6 +11268,7 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 
 /* -- the charges of blocks -- */
 
+/* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
@@ -11637,10 +11278,13 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
     }
     return mli_selects(t->now.account_device, device) ? t->now.account : 0;
 }
+/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
+   that account was closed, returns 0, and the thread stops using the account. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
     return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
 }
 
+/* Returns 1 if an account is open and belongs to `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11651,6 +11295,10 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
     return is;
 }
 
+/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
+   limit, because the block exists already. If the account is closed, or would have more than 2^48
+   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
+   from the same moment on. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11662,6 +11310,9 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
     return r == MEMLORD_OK;
 }
 
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
+   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
+   called inside a shard. */
 MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
                                       uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11674,6 +11325,9 @@ MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, me
     return fits;
 }
 
+/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
+   Takes off at most the bytes that the account has, because the host may have taken bytes off with
+   memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
     if (!b) return;
@@ -11683,6 +11337,8 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 /* -- reading -- */
 
+/* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
+   if the account is closed. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
                                                  uint64_t *held) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11903,34 +11559,12 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
-   leads to the one seen before it. */
-MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
-
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
 /* Returns the site that the index has for `identity`, a struct of the host or a return address.
    Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
-   key in the index. */
-MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
-                                                            const mli_site_origin *from,
-                                                            mli_site_record **out);
-/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
-   index. */
-MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
-                                                         mli_site_record **out);
-
-/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
-   except perhaps the orphan lock, which guards the record for threads without a record of their
-   own. While the function searches for the module, mli_busy_begin drops this lock. */
-MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
-
-/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
-   there is no memory. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
 /* Returns the site of a return address that the index does not have. Returns NULL if there is no
    memory. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
@@ -11939,38 +11573,6 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Looks up the symbol of each return address that was not looked up before. Reads the symbols of
-   each module once. A caller that displays many sites calls this function first. Requires: the
-   caller holds no lock of the ledger (see mli_place_function). */
-MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
-   site is first displayed. A recording call does not look it up: the search reads all symbols of
-   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
-   (see mli_place_function). */
-MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
-
-/* Returns what reports display now for a site. The result changes once the symbol of the site's
-   return address is found. Requires: the caller holds no lock of the ledger. */
-MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
-   *named, and is not kept. */
-MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
-                                               memlord_site *named);
-
-/* Returns the functions at a return address, or NULL if no function but the displayed one is
-   known. */
-MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
-
-/* Gets the row of a site or a tag on a device, and adds it on first use. */
-MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
-                                                 uint32_t dev, uint32_t *number);
-
-/* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
-   the row, returns 0 and adds 1 to dropped_sites. */
-MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
-                                         uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
 
@@ -11988,6 +11590,8 @@ struct mli_sites_state {
 static const char mli_no_text[] = "";
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
+/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
+   leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
@@ -12048,6 +11652,8 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
     mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
 }
 
+/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
+   key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
@@ -12066,6 +11672,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
     }
     return MEMLORD_OK;
 }
+/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
+   index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -12079,6 +11687,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
     return MEMLORD_OK;
 }
 
+/* Returns the origin of a memlord_site that the host declared. Requires: the caller holds no lock,
+   except perhaps the orphan lock, which guards the record for threads without a record of their
+   own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
     MLI_REQUIRE(mli_none_held_but_orphan());
@@ -12091,6 +11702,8 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
     return from;
 }
 
+/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
+   there is no memory. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
     mli_site_origin from;
     mli_site_record *site;
@@ -12344,6 +11957,9 @@ static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
     }
     return taken;
 }
+/* Looks up the symbol of each return address that was not looked up before. Reads the symbols of
+   each module once. A caller that displays many sites calls this function first. Requires: the
+   caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     mli_site_record *first = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->places), *site;
     const mli_site_record *end = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->named);
@@ -12368,6 +11984,10 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     mli_own_free(lord, q, n * sizeof *q);
 }
 
+/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
+   site is first displayed. A recording call does not look it up: the search reads all symbols of
+   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
+   (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
@@ -12380,11 +12000,15 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
+/* Returns what reports display now for a site. The result changes once the symbol of the site's
+   return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
+/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
+   *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -12394,6 +12018,8 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
+/* Returns the functions at a return address, or NULL if no function but the displayed one is
+   known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? (const mli_functions *)mli_ptr_load_acquire(&record->functions) : NULL;
@@ -12422,6 +12048,7 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site
     return mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
 }
 
+/* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                                  uint32_t dev, uint32_t *number) {
     mli_site_origin from = {NULL, NULL};
@@ -12435,6 +12062,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
     return cold.r;
 }
 
+/* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
+   the row, returns 0 and adds 1 to dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev) {
     const void *subject = book == MLI_BOOK_SITE ? mli_site_record_of(lord, identity) : identity;
@@ -12556,50 +12185,6 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 #define MLI_ANOMALIES 64 /* the list has at most this many entries */
 
-/* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
-
-/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
-   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
-   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
-   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
-   (mli_threads_state). */
-MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
-                                          memlord_device device, uint64_t storage, uint64_t bytes,
-                                          uint64_t word2);
-/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
-   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
-   lock. */
-MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
-
-/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
-   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
-   the caller holds no lock. */
-MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
-
-/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
-   is no such mistake. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how often a mistake found no room in the list. */
-MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
-
-/* Returns what is wrong with the storage or the size of a block, or NULL if both are right. */
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
-   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
-   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
-   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault,
-                                               const memlord_site *site);
-
-/* Forgets all anomalies. */
-MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
-
 /* --------------------------------------------------------------------- src/books/anomalies.c -- */
 
 /* A mistake, as the ledger keeps it. */
@@ -12626,6 +12211,7 @@ struct mli_anomalies_state {
                                               for E_INVALID and 1 for E_DEVICE */
 };
 
+/* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
     static const char names[] =
 #define MLI_X(name, key, text) key "\0"
@@ -12672,6 +12258,12 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
+/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
+   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
+   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
+   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
+   (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
                                           memlord_device device, uint64_t storage, uint64_t bytes,
                                           uint64_t word2) {
@@ -12714,6 +12306,8 @@ static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly
     mli_lock_drop(&s->lock);
     return found;
 }
+/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
+   is no such mistake. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
@@ -12723,6 +12317,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlor
     out->born = a.born ? *mli_site_display_of(lord, a.born) : mli_no_site;
     return 1;
 }
+/* Returns how often a mistake found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
     uint64_t n;
     mli_lock_take(&lord->anomalies->lock);
@@ -12766,6 +12361,9 @@ static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
+   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
+   the caller holds no lock. */
 /* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
    store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
@@ -12779,6 +12377,9 @@ MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
         if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
 }
 
+/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
+   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
     mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
     const memlord_site *site =
@@ -12790,6 +12391,7 @@ MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
 
 /* -- refusals -- */
 
+/* Returns what is wrong with the storage or the size of a block, or NULL if both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
     if (!storage) return "a storage cannot be 0";
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
@@ -12822,6 +12424,12 @@ static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result 
     if (site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, site, &named));
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
+/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
+   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
+   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
+   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
+   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site) {
@@ -12850,6 +12458,7 @@ static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc)
 static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
     mli_lock_set(&lord->anomalies->lock, take);
 }
+/* Forgets all anomalies. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     mli_lock_take(&lord->anomalies->lock);
     lord->anomalies->count = 0;
@@ -12903,33 +12512,9 @@ typedef struct mli_picks {
     char pad[32];
 } mli_picks;
 
-/* Returns the part of the table for a key: all keys of a shard of the map are in one part. */
-MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
-/* Reserves room for one more block in a part. Returns 0 if there is no memory. */
-MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
-/* Gives back the room that was reserved for a block, because the call does not record the block. */
-MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
-/* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
-MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the picked block of a key and, if `remove` is 1, removes it. If the part does not have the
-   key, the result has row 0. */
-MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
-/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
-   Returns the variance of this estimate, which is 0 if every alloc is picked. */
-MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
 #define MLI_STACK_UNITS 256
-/* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
-MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
-/* Each of the next four functions works on all parts of a table. In this order they give the locks
-   their rank, take or drop the locks, free the memory, and return the number of blocks. */
-MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
-MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
-MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
 #if !defined(MEMLORD_NO_VERIFY)
-MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
 #endif
 
 /* ------------------------------------------------------------------------- src/books/picks.c -- */
@@ -12945,6 +12530,7 @@ typedef struct mli_pick_slot {
     uint32_t type;
 } mli_pick_slot;
 
+/* Returns the part of the table for a key: all keys of a shard of the map are in one part. */
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
     const size_t shard = (size_t)(mli_shard_of(lord, key) - mli_shard_at(lord, 0));
     return &parts[shard >> (MLI_SHARD_BITS - MLI_PICK_PART_BITS)];
@@ -13024,6 +12610,7 @@ static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint3
     *table = old;
     *bits = old_cap ? *bits - 1 : 0;
 }
+/* Reserves room for one more block in a part. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_pick_slot *table = NULL;
@@ -13045,20 +12632,26 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
     }
 }
 
+/* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
+/* The weight of a picked block is an estimate of the bytes of the allocs that the block stands for.
+   Returns the variance of this estimate, which is 0 if every alloc is picked. */
 MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
+/* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
 MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick) {
     return (uint64_t)(pick->scale * MLI_STACK_UNITS + 0.5);
 }
+/* Gives back the room that was reserved for a block, because the call does not record the block. */
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part) {
     mli_lock_take(&part->lock);
     part->reserved--;
     mli_lock_drop(&part->lock);
 }
+/* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
     mli_pick_slot *slots;
     size_t cap;
@@ -13069,6 +12662,8 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
     part->count++;
     mli_lock_drop(&part->lock);
 }
+/* Returns the picked block of a key and, if `remove` is 1, removes it. If the part does not have the
+   key, the result has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove) {
     mli_pick pick = mli_pick_none;
     mli_pick_slot *slots, *at;
@@ -13084,6 +12679,8 @@ MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key,
     return pick;
 }
 
+/* Each of the next four functions works on all parts of a table. In this order they give the locks
+   their rank, take or drop the locks, free the memory, and return the number of blocks. */
 MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts) {
     uint32_t i;
     for (i = 0; i < MLI_PICK_PARTS; i++) mli_lock_rank(&parts[i].lock, MLI_RANK_STACKS);
@@ -13151,42 +12748,7 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
-   from the key's home on. If the first MLI_CACHE_PATH entries from there all have other keys,
-   replaces the entry at the home. The orphan record caches nothing, because its cells are used
-   under a lock. Requires: the caller is not inside a shard, because the cache may grow. */
-MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
-                                        uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of a map entry's word2 that name the row of a site or a tag on a device. Returns
-   0 if there is no room for the row. On first use makes the row and the thread's cell for it.
-   Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
-                                                 const void *identity, uint32_t dev);
-
-/* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
-/* Returns how many scopes a thread is in. */
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
-/* Returns the mark that a block was born under, from its word2. */
-MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
-/* Returns the id of the scope that a block was born in, from its word2, or 0 if there is none. */
-MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
-/* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
-MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
-
-/* Returns the scope with an id. */
-MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire load pairs with the store in
-   mli_scope_publish. */
-MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope whose id the host gave, or NULL if no scope has that id. */
-MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
-   holds the cold lock. */
-MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
-MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
@@ -13201,10 +12763,6 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
-   the block's site and tag. Requires: the caller is not inside a shard. */
-MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const mli_origin *origin);
 
 /* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
    the host's pointer. The host may change the text there, so the function also compares the
@@ -13213,36 +12771,6 @@ static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) 
     const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
     return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
 }
-/* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
-   and returns "". Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
-
-/* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
-MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
-
-/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
-   tags are open. */
-MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
-
-/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
-   the thread's context. The end of the guard restores this number. */
-MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
-                                int scope);
-
-/* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
-   Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
-   pairs with the release store in mli_interposer_find. */
-MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
-   Requires: the caller holds no lock. */
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
-   ledger, too. Requires: the caller holds no lock. */
-MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
-
-MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 /* -------------------------------------------------------------------------- src/books/tags.c -- */
 
@@ -13266,6 +12794,10 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     t->cache = more;
     t->cache_mask = (uint32_t)(2 * homes - 1);
 }
+/* Caches the result of a look-up: in the entry that has its key, or else in the first vacant entry
+   from the key's home on. If the first MLI_CACHE_PATH entries from there all have other keys,
+   replaces the entry at the home. The orphan record caches nothing, because its cells are used
+   under a lock. Requires: the caller is not inside a shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13283,6 +12815,9 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
     memo->bits = bits;
 }
 
+/* Returns the bits of a map entry's word2 that name the row of a site or a tag on a device. Returns
+   0 if there is no room for the row. On first use makes the row and the thread's cell for it.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13300,9 +12835,11 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
+/* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) {
     return t->now.span ? t->now.span->scope->id : 0;
 }
+/* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
     return t->now.span ? t->now.span->depth : 0;
 }
@@ -13411,27 +12948,36 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     birth.mark = (uint32_t)bits;
     return birth;
 }
+/* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).mark;
 }
+/* Returns the id of the scope that a block was born in, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).scope;
 }
+/* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).stream;
 }
 
+/* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
+/* Returns one more than the number of scopes. The acquire load pairs with the store in
+   mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
+/* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
     return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
+/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
@@ -13443,6 +12989,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     mli_ptr_store(at, scope);
     return scope;
 }
+/* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
@@ -13450,6 +12997,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
                                                                mli_scope_count */
 }
 
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
+   the block's site and tag. Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13470,6 +13019,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
                   "allocator more; dropped_sites has how many");
 }
 
+/* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_end_misplaced(lord, NULL);
@@ -13488,6 +13038,8 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     return r;
 }
 
+/* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
+   and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
     MLI_REQUIRE(mli_none_held());
     mli_thread *t = mli_thread_get(lord);
@@ -13531,12 +13083,16 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
     t->now.tag = kept;
 }
 
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
+   tags are open. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
     MLI_REQUIRE(depth < t->now.tag_depth);
     t->now.tag_depth = depth;
     mli_tag_set(t, t->now.context->tags[depth]);
 }
 
+/* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
+   the thread's context. The end of the guard restores this number. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope) {
     guard->lord = lord;
@@ -13545,6 +13101,8 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
     guard->depth = scope ? mli_scope_depth(t) : t->now.tag_depth;
 }
 
+/* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #if defined(__linux__)
     const memlord_interposer *found;
@@ -13563,14 +13121,20 @@ static const memlord_interposer *mli_interposer_of(const memlord *lord) {
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     return MLI_LIKELY(!to) || to->lord == lord ? NULL : to;
 }
+/* Returns 1 if there is an interposer and the ledger is not the interposer's own. The acquire load
+   pairs with the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord) {
     return mli_interposer_of(lord) != NULL;
 }
+/* If there is an interposer, begins a tag (or a scope, if `scope` is 1) in its ledger, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
     MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to = mli_interposer_of(lord);
     if (to) (scope ? to->scope_begin : to->tag_begin)(name);
 }
+/* If there is an interposer, ends the innermost `count` tags (or scopes, if `scope` is 1) in its
+   ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
     MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to = mli_interposer_of(lord);
@@ -13797,65 +13361,14 @@ static MLI_HOT void mli_stack_spend(mli_thread *t, uint64_t bytes) {
     t->stack_left -= (int64_t)bytes;
 }
 
-MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
-MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Returns how many blocks the table of picked blocks has. */
 #if !defined(MEMLORD_NO_VERIFY)
-MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
-/* Returns 1 if the ledger takes stacks, or has taken some. */
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
-/* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
 /* Returns how many frames a stack may have now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
-/* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
-/* Writes words such as "estimates: a sample each 512 KiB". */
-MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
-/* Returns how many stacks could not be unwound since the last reset. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 /* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
-MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
-/* Returns one more than the number of rows. */
-MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of frame `number`. */
-MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
-/* Returns how many frames there are. A frame is a site that some stack has. */
-MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
-
-/* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
-   which the call has reserved room. The caller is inside the shard, or no other thread can reach
-   the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call,
-                                               const mli_entry *e);
-
-/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
-   functions: the caller is inside the shard, or no other thread can reach the entry. */
-MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The totals of the stack still include the
-   block. */
-MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Removes a block from the table and from the totals of its stack, because the block ends. If
-   `undo` is 1, the totals are then as if the block had not been allocated. */
-MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block from the totals of its stack, after the block was removed from the table.
-   `frees` is 1 if the block ends. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room that the call has reserved in the table and has not used. */
-MLI_PRIVATE void mli_stack_forget(mli_call *call);
-/* Gives the stack `pick` to the block that a call records under `key`. The call moves the block
-   that had this stack, or puts that block back on the map. The block under `key` counts in the
-   totals of the stack on the call's device, for the site with the row `site`. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
-                                         uint64_t key, uint32_t site);
-
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
 
 /* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
    reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
@@ -13867,27 +13380,6 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, 
     if (MLI_UNLIKELY(mli_u32_load(&call->t->special) & MLI_SPECIAL_STACKS))
         mli_stack_pick_slow(lord, call, key, bytes);
 }
-
-/* Returns the depth of a row's stack. */
-MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
-
-/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
-   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
-   holds no lock of the ledger. */
-MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
-
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
-   once, because the system's unwinder may load a library the first time. Requires: no other thread
-   changes the settings. */
-MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
-
-/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
-   `peak` to `live`. */
-MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
-/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
-MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
 
@@ -13977,13 +13469,16 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, 
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
+/* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
+/* Returns the site of frame `number`. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
         (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
+/* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
@@ -14233,6 +13728,10 @@ static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t
     mli_stack_credit(lord, pick, bytes, undo);
 }
 
+/* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
+   which the call has reserved room. The caller is inside the shard, or no other thread can reach
+   the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call, const mli_entry *e) {
     if (MLI_LIKELY(!call->pick.row)) return 0;
     return mli_stack_calls_of(lord)->put(lord, call, e);
@@ -14241,18 +13740,26 @@ static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, in
     if (!(e->word1 & MLI_PICKED)) return mli_pick_none;
     return mli_stack_calls_of(lord)->find(lord, e, remove);
 }
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
+   functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 0);
 }
+/* Removes a block from the table, and returns its stack. The totals of the stack still include the
+   block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 1);
 }
+/* Removes a block from the table and from the totals of its stack, because the block ends. If
+   `undo` is 1, the totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
     mli_pick pick;
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     pick = mli_pick_find(lord, e, 1);
     mli_stack_calls_of(lord)->off(lord, &pick, MLI_BYTES(e->word1), 1, undo);
 }
+/* Subtracts a block from the totals of its stack, after the block was removed from the table.
+   `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (pick->row) mli_stack_calls_of(lord)->off(lord, pick, bytes, frees, 0);
 }
@@ -14272,6 +13779,7 @@ static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, 
     call->pick.had = 0;
     if (!call->pick.row) mli_stat_add(lord, call->dev, MLI_STAT_dropped_sites, 1);
 }
+/* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(mli_call *call) {
     if (MLI_LIKELY(!call->pick.row)) return;
     call->pick.row = 0;
@@ -14284,11 +13792,16 @@ static MLI_COLD void mli_stack_keep_row(memlord *lord, mli_call *call, const mli
                   pick->scale);
     call->pick.kept = !mli_taken_is(lord, pick);
 }
+/* Gives the stack `pick` to the block that a call records under `key`. The call moves the block
+   that had this stack, or puts that block back on the map. The block under `key` counts in the
+   totals of the stack on the call's device, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site) {
     if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
 }
 
+/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
+   alloc. */
 MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
     call->pick.again = 1;
     call->pick.had = bytes;
@@ -14446,12 +13959,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uin
 
 /* -- reading -- */
 
+/* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row) {
     uint32_t n = row->node, depth = 0;
     for (; n; n = mli_stack_node_at(lord, n)->parent) depth++;
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
+/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
+   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
+   holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -14482,18 +13999,23 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
+/* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
     return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
 }
+/* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
     return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
 }
+/* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
     return mli_u64_load(&lord->stacks.estimated) != 0;
 }
+/* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
     mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
+/* Returns how many stacks could not be unwound since the last reset. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
 }
@@ -14505,9 +14027,14 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 
 /* -- life -- */
 
+/* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
+   once, because the system's unwinder may load a library the first time. Requires: no other thread
+   changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -14577,6 +14104,8 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     if (tables) mli_picks_free(lord, tables->picks);
     mli_own_free(lord, tables, sizeof *tables);
 }
+/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
+   `peak` to `live`. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
@@ -14639,10 +14168,6 @@ typedef struct mli_event_copy { /* an event as it was read from the ring; its `w
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
-/* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
-MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
-/* Returns the dev of an event from its word `what`. */
-MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
@@ -14665,24 +14190,12 @@ typedef struct mli_ring {
                                sub-buffers lie in memory behind this struct. */
 } mli_ring;
 
-/* Returns the ring, or NULL if there is none yet. */
-MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
-
 /* The data to convert stamps to nanoseconds. The rate is the mean since the ledger was created, so
    it becomes more precise as the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
-MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
-/* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
-/* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
-MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
-
-/* Ends a thread's writing to its sub-buffer. The release store pairs with the exchange in
-   mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
-MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
 /* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` has
    the layout of the word2 of a map entry (books/map.h), and some of its fields may be 0. If `bytes`
@@ -14697,22 +14210,6 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
-   sampled. */
-MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
-                                        uint64_t storage, uint64_t bytes, uint64_t rows,
-                                        uint32_t stack);
-/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
-   is the block's word2 or, if the block has a side record, the word2 that it would have without one
-   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
-MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t rows,
-                                                   const memlord_site *site);
-
-/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
-   a shard (a part of the map). */
-MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
-                                                 uint64_t storage, uint64_t bytes);
 
 /* A reader of one sub-buffer. `at` is the index of the next event, and `stamp` the stamp of that
    event. */
@@ -14731,26 +14228,17 @@ typedef struct mli_ring_reader {
     mli_stamp_scale scale;
 } mli_ring_reader;
 
-/* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
-MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
-/* Frees the heap of a reader. */
-MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
-   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
-MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
-
-/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
-MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
-
 /* ------------------------------------------------------------------------ src/books/events.c -- */
 
 #define MLI_EVENTS_MAX ((size_t)1 << 26) /* the most events of a ring */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
+/* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
+/* Returns the dev of an event from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
+/* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord) {
     return (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
 }
@@ -14767,9 +14255,11 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     if (ticks) scale.rate = (double)ns / (double)ticks;
     return scale;
 }
+/* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
+/* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
     return stamp > scale->from ? mli_stamps_ns(scale, stamp - scale->from) : 0;
 }
@@ -14797,6 +14287,8 @@ static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     if (run) mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
 }
 
+/* Ends a thread's writing to its sub-buffer. The release store pairs with the exchange in
+   mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     mli_subbuf *b = t->subbuf;
     t->subbuf = NULL;
@@ -14861,6 +14353,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
 }
+/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
+   sampled. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack) {
@@ -14871,6 +14365,9 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
+/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
+   is the block's word2 or, if the block has a side record, the word2 that it would have without one
+   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
@@ -14882,6 +14379,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
 
+/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
+   a shard (a part of the map). */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
     MLI_REQUIRE(mli_none_held());
@@ -14952,6 +14451,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     return s->generation && s->count && mli_u64_load(&b->generation) == s->generation;
 }
 
+/* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
     const mli_ring *ring = mli_ring_of(lord);
     uint64_t i;
@@ -14967,6 +14467,7 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r
     for (i = r->n / 2; i-- > 0;) mli_ring_reader_sift(r, (size_t)i);
     return 1;
 }
+/* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
@@ -14979,6 +14480,8 @@ static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *
         e->where = (e->where & ~(uint64_t)MLI_SITE_ROWS_MAX) |
                    mli_stack_row_at(lord, e->stack)->site;
 }
+/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
+   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
     while (r->n) {
         mli_subbuf_reader *s = &r->heap[0];
@@ -15030,6 +14533,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
 
 /* -- life -- */
 
+/* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
@@ -15178,89 +14682,11 @@ typedef struct mli_fence_record {
     mli_queue spare;      /* memory that any queue may use: see spare_queues */
 } mli_fence_record;
 
-/* Takes the fences lock. */
-MLI_PRIVATE void mli_fences_enter(memlord *lord);
-/* Drops the fences lock. */
-MLI_PRIVATE void mli_fences_leave(memlord *lord);
-/* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
-MLI_PRIVATE int mli_fences_try(memlord *lord);
-
-/* Returns a number above all numbers that the function has returned for this ledger. */
-MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
-
-/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
-   memory. */
-MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
-   requires it. */
-MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
-MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f);
-
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
                                  number of calls */
 #define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
                                  has passed */
-
-/* Returns the queues of a device type. */
-MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
-MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
-/* Makes this thread the asker of a fence, and returns the fence. */
-MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f);
-/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
-   each queue the fences that no thread has asked yet come first, because the first call of a `done`
-   may record an event of the device. Then comes the first fence of the queue, unless this poll
-   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
-   the poll began, so that a `drop` that defers another free does not make the poll endless. */
-MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
-
-/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
-   level on its device type or after MLI_REST_NS, whichever comes first. */
-MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now);
-
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
-   that no thread has asked this fence. */
-MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
-
-/* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
-MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
-
-/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
-   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
-   shard. */
-MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
-
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
-MLI_PRIVATE int mli_fence_is_running(const memlord *lord);
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
-   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
-   fence, and holds no lock. */
-MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
-/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
-   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
-   it. */
-MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
-
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, puts
-   the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
-MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
-
-/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
-   if there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
-
-/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
-   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
-   inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
-
-/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
-   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
-MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
-
-MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/fences.c -- */
 
@@ -15276,18 +14702,26 @@ struct mli_fences_state {
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
 
+/* Takes the fences lock. */
 MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
+/* Drops the fences lock. */
 MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences->lock); }
+/* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences->lock); }
 
+/* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences->serial, 1) + 1;
 }
 
+/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
+   if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
     return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }
 
+/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
+   memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     struct mli_fences_state *state = lord->fences;
     mli_fence_record *f;
@@ -15318,6 +14752,8 @@ MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f) {
     f->next = state->unused;
     state->unused = f;
 }
+/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
+   requires it. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     mli_fence_free_locked(lord, f);
@@ -15335,6 +14771,7 @@ static void mli_drops_put(memlord *lord, mli_fence_record *f) {
 
 /* -- queues -- */
 
+/* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
@@ -15365,6 +14802,7 @@ static mli_queue **mli_queue_place(memlord *lord, uint32_t dev, uint64_t id) {
     for (; *at && (*at)->id != id; bits <<= 1) at = &(*at)->below[bits >> 63];
     return at;
 }
+/* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id) {
     return *mli_queue_place(lord, dev, id);
 }
@@ -15412,6 +14850,8 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     return q;
 }
 
+/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
+   level on its device type or after MLI_REST_NS, whichever comes first. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
@@ -15425,6 +14865,8 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
+   that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
@@ -15441,6 +14883,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
+/* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -15468,6 +14911,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
 
+/* Makes this thread the asker of a fence, and returns the fence. */
 MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -15475,6 +14919,11 @@ MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
+/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
+   each queue the fences that no thread has asked yet come first, because the first call of a `done`
+   may record an event of the device. Then comes the first fence of the queue, unless this poll
+   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
+   the poll began, so that a `drop` that defers another free does not make the poll endless. */
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue **ring = &mli_device_record_at(lord, dev)->queues[1], *q;
@@ -15491,6 +14940,10 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
     return NULL;
 }
 
+/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
+   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
+   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
@@ -15509,9 +14962,13 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
+/* Returns 1 if this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord) {
     return mli_self.fence_lord == lord->generation;
 }
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
+   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
+   fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(f->asker == &mli_self);
@@ -15532,6 +14989,9 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
 }
+/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
+   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
+   it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
@@ -15540,6 +15000,8 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     return 1;
 }
 
+/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, puts
+   the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!fence) return MEMLORD_OK;
@@ -15556,6 +15018,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
     return MEMLORD_OK;
 }
 
+/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
+   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
@@ -15598,6 +15063,8 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
         mli_drops_put(lord, f);
     }
 }
+/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
+   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
@@ -15626,60 +15093,6 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
    Invariant: a device changes from one phys to another only under the locks of both. Lock: each
    phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
-/* Returns the phys of a device. The acquire load pairs with the release store in
-   mli_phys_assign. */
-MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function looks again under the lock. */
-MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
-
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
-   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
-                                                  mli_phys **out);
-
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
-   0 if there is no further device. A walk starts with a `dev` of 0. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
-                                                    uint32_t dev);
-
-/* Returns the live bytes of all devices at a phys. */
-MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
-
-/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
-   files do not, because they are page cache. */
-MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
-
-/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
-MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
-
-/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
-   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
-   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
-MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                             uint64_t *held, uint64_t *part);
-/* Does the same. The result is at least *held. */
-MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
-
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours (ledgers of other processes) hold there. */
-MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
-   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys, unless `to` is that phys. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
-/* Copies a device's last failed request, under the lock of its phys. */
-MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
-
-/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
-   NULL if this device is at another phys. */
-MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
-
-/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
-MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
-
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
     mli_phys *phys;     /* the phys to which the record belongs; never changes */
@@ -15688,31 +15101,8 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
-/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
-   numbers cannot overflow. */
-MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
-
-/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
-   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
-   lock. */
-MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
-
-/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
-   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
-   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
-   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
-   `out` first, and the sum is a lower bound. */
-MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
-
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records. */
-MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
-/* Returns ticket record `number`; numbers begin at 1. */
-MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open and is for the phys of `device`. */
-MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
-                                          memlord_device device);
 
 /* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
    have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
@@ -15726,11 +15116,6 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
-   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
-   cover->bytes to the number of bytes that it moved. */
-MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
-                                           memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
@@ -15741,36 +15126,6 @@ typedef struct mli_reserve {
     mli_cover *cover;        /* receives the covered bytes of a request; NULL for
                                 memlord_reserve */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
-   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
-   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
-   not hold yet are over its limit. */
-MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, const mli_reserve *ask,
-                                                         memlord_ticket *out);
-
-/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
-   orphan record, which many threads share. */
-MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
-
-/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
-   thread, marks its bytes as in flight until it is recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
-
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
-   tickets of the account, the drawn bytes are no longer held from the same moment on. */
-MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
-                                           uint64_t bytes);
-
-/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
-   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
-   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
-   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded);
-
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/limits.c -- */
 
@@ -15782,9 +15137,13 @@ struct mli_limits_state {
 
 /* -- physical devices -- */
 
+/* Returns the phys of a device. The acquire load pairs with the release store in
+   mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
+/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
+   memlord_device_share may assign another phys, so the function looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     for (;;) {
         mli_phys *phys = mli_phys_at(lord, dev);
@@ -15794,6 +15153,8 @@ MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     }
 }
 
+/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
+   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
@@ -15809,6 +15170,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     return r;
 }
 
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
+   0 if there is no further device. A walk starts with a `dev` of 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev) {
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -15817,6 +15180,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
     return 0;
 }
 
+/* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     uint64_t live = 0;
@@ -15829,10 +15193,13 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
    The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
    since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
+/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
+   files do not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
 }
 
+/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
     return pool > live ? pool : live;
@@ -15873,6 +15240,9 @@ static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_
     return bound > mark->held ? bound : mark->held;
 }
 
+/* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
+   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
+   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
 MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
                                              uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -15890,11 +15260,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys
     }
     return used - (shrunk < used ? shrunk : used);
 }
+/* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
     const uint64_t used = mli_phys_grown(lord, phys, 0, held, NULL);
     return used > *held ? used : *held;
 }
 
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
+   that neighbours (ledgers of other processes) hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
@@ -15902,6 +15275,11 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
+/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
+   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
+   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
+   bytes of the old phys, because these may be for this device. Returns the same if other devices
+   are at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
     mli_device_record *d = mli_device_record_at(lord, dev);
     mli_phys *from;
@@ -15928,6 +15306,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     mli_lock_drop(&mli_process.cold_lock);
     return busy ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+/* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_lock(lord, dev);
     mli_oom oom = mli_device_record_at(lord, dev)->oom;
@@ -15936,11 +15315,14 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     return oom;
 }
 
+/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
+   NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     mli_phys *phys = mli_phys_storage(lord, i);
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
 }
 
+/* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return c->known ? mli_percent(c->used, c->total) : -1;
 }
@@ -15951,11 +15333,16 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
    alloc was recorded. Until then they are in flight and count twice. A request that is refused only
    because of bytes in flight tries again. */
 
+/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
+   numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
     return (int64_t)(bytes < most ? bytes : most);
 }
 
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
+   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
+   lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
@@ -15972,6 +15359,11 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
     return phys->limit || phys->sample.known;
 }
 
+/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
+   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
+   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
+   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
+   `out` first, and the sum is a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
     const mli_thread *t = mli_thread_first(lord);
     uint64_t sum = 0;
@@ -16027,9 +15419,11 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 /* -- tickets -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
+/* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
+/* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
     return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
@@ -16040,6 +15434,7 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
+/* Returns 1 if a ticket is open and is for the phys of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device) {
     const mli_reservation *v = mli_ticket_find(lord, ticket);
@@ -16112,6 +15507,9 @@ static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
             mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
     }
 }
+/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
+   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request) {
     mli_reservation *from;
@@ -16144,6 +15542,11 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_re
     return 0;
 }
 
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
+   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
+   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
+   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
+   not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out) {
@@ -16186,6 +15589,9 @@ static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     t->now.open_tickets = kept;
 }
 
+/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
+   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
+   orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
@@ -16199,6 +15605,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
+/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
+   thread, marks its bytes as in flight until it is recorded. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
     if (!draw->named) {
@@ -16238,6 +15646,8 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_call *call,
     }
     return taken;
 }
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
+   tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
                                            uint64_t bytes) {
     mli_phys *phys = account && bytes ? call->draw.phys : NULL;
@@ -16253,6 +15663,10 @@ MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlor
     if (phys) mli_lock_drop(&phys->lock);
     return charged;
 }
+/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
+   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
+   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
+   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded) {
     mli_ticket_draw *draw = &call->draw;
     mli_phys *phys = draw->phys;
@@ -16365,40 +15779,6 @@ typedef struct mli_probe {
     int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
-/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
-   it calls mli_probe_scan. */
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
-   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
-   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
-   waiting threads form no cycle. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room);
-/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
-   overwrite the words of the entry. Requires: probe->entry is not NULL. */
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
-
-/* Drops the bucket locks of a probe. */
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
-/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
-   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
-   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
-   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
-   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
-   not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe);
-
 /* ------------------------------------------------------------------------ src/books/probes.c -- */
 
 /* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
@@ -16416,6 +15796,8 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
+/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
+   it calls mli_probe_scan. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
@@ -16444,6 +15826,12 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
     }
     return 0;
 }
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
+   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
+   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
+   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
+   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
+   waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
@@ -16495,6 +15883,7 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     else
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
+/* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     MLI_REQUIRE(probe->room);
@@ -16503,21 +15892,27 @@ MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t wor
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
     MLI_REQUIRE(mli_is_inside());
     MLI_REQUIRE(probe->entry);
     mli_probe_settle(probe, -1);
 }
 
+/* Drops the bucket locks of a probe. */
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
 }
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     mli_probe_unlock(probe);
     if (probe->inside) mli_shard_leave(t);
     probe->inside = 0;
 }
 
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
@@ -16546,6 +15941,12 @@ static MLI_COLD int mli_probe_refused(const mli_probe *probe) {
     if (refuse) mli_u32_store(&s->refuse, refuse - 1);
     return refuse || same >= MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX;
 }
+/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
+   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
+   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
+   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
+   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
+   not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -16612,40 +16013,6 @@ typedef struct mli_side_record {
 /* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a public call that names a block: checks the device and the storage, and gets the thread
-   record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if `lord` is NULL,
-   or if the ledger's own allocator makes the call. */
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
-
-/* Returns the side record that a word2 points to, or NULL if it points to none. */
-MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the word2 that an entry would have without a side record. It has the numbers of the
-   block's site, tag and birth (mark, scope and stream). */
-MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
-/* Returns the number of references of a block, from word1 or from the side record. */
-MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
-
-/* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
-   `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
-   entry, or no other thread knows the record. */
-MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
-                                 memlord_account account, uint64_t bytes);
-
-/* Charges a new block of the fast way to an account, and returns its word2, which points to a side
-   record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
-   changed nothing, if the thread has no such record, or if mli_account_charge_on returns 0. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
-                                                memlord_account account, memlord_device device,
-                                                uint64_t word2, uint64_t bytes);
-/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
-   more than an account. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
-/* Takes a freed block off its account, and keeps its side record for the thread. Requires:
-   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
-   record any more. */
-MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
-
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
@@ -16657,25 +16024,6 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   map does not have the key, or if its block has no side record. In every case the caller calls
-   mli_probe_leave. */
-MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
-                                                            uint32_t type, uint64_t key,
-                                                            mli_probe *probe);
-
-/* Finds the key of a live block, and makes the side record of the block if there is none. With
-   `for_ref` makes the record only if one more reference would need the record. If the result is
-   E_UNKNOWN or E_NOMEM, the probe has ended. The function allocates the record between two probes,
-   because nothing may be allocated inside a shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
-                                                              uint32_t type, uint64_t key,
-                                                              int for_ref, mli_probe *probe);
-
-/* Copies a description to *out, with the ledger's own copies of its strings. */
-MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
-                                                  memlord_meta *out);
-
 typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
@@ -16684,30 +16032,11 @@ typedef struct mli_parts {
                                  offset */
 } mli_parts;
 
-/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
-   Requires: no other thread can reach the array, because the block is not on the map, or the array
-   is detached from the block. */
-MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
-
-/* Frees all parts of a block. Requires: no other thread can reach the array. */
-MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
-
-/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
-   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
-MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
-                                         uint64_t from_key, uint32_t type, uint64_t key,
-                                         uint64_t bytes);
-
-/* Copies up to `cap` parts of a block, from an offset on, and returns how many it copied. *count
-   and *bytes get the number and the bytes of all parts of the block. */
-MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
-                                           uint64_t offset, memlord_part_info *out, size_t cap,
-                                           uint64_t *count, uint64_t *bytes);
-
-MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
-
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
 
+/* Begins a public call that names a block: checks the device and the storage, and gets the thread
+   record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if `lord` is NULL,
+   or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t) {
     *t = NULL;
@@ -16718,17 +16047,24 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
     return MEMLORD_OK;
 }
 
+/* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
 }
+/* Returns the word2 that an entry would have without a side record. It has the numbers of the
+   block's site, tag and birth (mark, scope and stream). */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->word2 : word2;
 }
+/* Returns the number of references of a block, from word1 or from the side record. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
 
+/* Charges a block of `bytes` to an account instead of the account that it was charged to before. If
+   `account` is 0, the block is charged to no account. Requires: a probe of the caller holds the
+   entry, or no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
                                  memlord_account account, uint64_t bytes) {
     if (side->account != account) {
@@ -16743,6 +16079,9 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record 
     side->charged = bytes;
 }
 
+/* Charges a new block of the fast way to an account, and returns its word2, which points to a side
+   record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
+   changed nothing, if the thread has no such record, or if mli_account_charge_on returns 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
                                                 memlord_account account, memlord_device device,
                                                 uint64_t word2, uint64_t bytes) {
@@ -16754,6 +16093,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
     side->charged = bytes;
     return (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
 }
+/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
+   more than an account. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
     const mli_side_record *side = mli_side_record_of(word2);
     const memlord_meta *meta = &side->meta;
@@ -16761,6 +16102,9 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
     if (meta->name || meta->dtype || meta->rank || meta->flags) return 1;
     return side->word2;
 }
+/* Takes a freed block off its account, and keeps its side record for the thread. Requires:
+   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
+   record any more. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2) {
     mli_side_record *side = mli_side_record_of(word2);
     MLI_REQUIRE(t->side_count < MLI_SIDES_MAX);
@@ -16773,6 +16117,9 @@ MLI_PRIVATE int mli_is_pending(uint64_t word2) {
     return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
+/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
+   map does not have the key, or if its block has no side record. In every case the caller calls
+   mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe) {
@@ -16780,6 +16127,10 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
+/* Finds the key of a live block, and makes the side record of the block if there is none. With
+   `for_ref` makes the record only if one more reference would need the record. If the result is
+   E_UNKNOWN or E_NOMEM, the probe has ended. The function allocates the record between two probes,
+   because nothing may be allocated inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe) {
@@ -16804,6 +16155,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     return MEMLORD_E_UNKNOWN;
 }
 
+/* Copies a description to *out, with the ledger's own copies of its strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                                   memlord_meta *out) {
     memlord_result r;
@@ -16931,6 +16283,9 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
     return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
+/* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
+   Requires: no other thread can reach the array, because the block is not on the map, or the array
+   is detached from the block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
         memlord_part_info *last = parts->at[parts->count - 1];
@@ -16941,6 +16296,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
     }
 }
 
+/* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_trim(lord, parts, 0);
     mli_parts_drop(lord, parts);
@@ -16954,6 +16310,8 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
     return 0;
 }
 
+/* Moves the parts of the pending block at `from_key` to the block at `key`, to which the host has
+   moved the bytes. Frees the parts that do not lie wholly in the `bytes` of the new block. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes) {
@@ -16977,6 +16335,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
                                     already has other parts */
 }
 
+/* Copies up to `cap` parts of a block, from an offset on, and returns how many it copied. *count
+   and *bytes get the number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes) {
@@ -17081,25 +16441,6 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
-   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
-   charged to. If word2 points to no side record, does nothing. */
-MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
-
-/* Returns the delta that counts a block as opened. */
-MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
-MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
-
-/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
-   because the function may allocate. */
-MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
-
-/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
-   not matter. Requires: the caller is not inside a shard. */
-MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site, uint64_t bytes);
-
 /* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
    the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
    2^30 of them are live. */
@@ -17114,40 +16455,6 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
-   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
-   free was never recorded. The call is no longer valid afterwards. */
-MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
-                                       const char *verb, memlord_device d, uint64_t storage,
-                                       uint64_t bytes);
-
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
-   call has noted. The line names a device
-   type or a device index only if all n blocks have the same. Requires: n > 0. */
-MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
-                                         const memlord_block *blocks, size_t n,
-                                         const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
-   free. */
-MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
-
-/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
-MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
-MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
-                                                   memlord_result r, memlord_device d,
-                                                   uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage (one that the map does not have), and returns
-   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
-   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
-MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
-                                                     memlord_device d, uint64_t key);
-
-/* Counts a free of a block that has more than one reference. */
-MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e);
 
 enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
@@ -17155,22 +16462,6 @@ enum { /* what the map has under a key */
     MLI_KEY_LIVE,    /* the block is live, and has no fences */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
-
-/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
-   it, with the word2 that it would have without a side record. */
-MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
-                                       mli_entry *e);
-
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
-   storage is not live. */
-MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
-                                                 uint64_t key, int ends);
-
-/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
-   side record first. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
-                                                     uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
     MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
@@ -17186,111 +16477,7 @@ enum { /* what mli_entry_put did */
     MLI_DID_VIEW     /* it added a reference to the block that had the key */
 };
 
-/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
-   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
-   MLI_DID_... Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
-                                                  const mli_row_delta *d, unsigned n, int how,
-                                                  int *did);
-
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
-                                                   uint64_t bytes, uint64_t rows,
-                                                   memlord_account account, int how, int *did);
-
-/* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
-   if the block had never been opened. */
-MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
-
-/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
-   the block, or has replaced it by a block of another size. */
-MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
-                                           uint64_t bytes);
-
 enum { MLI_END_FREE, MLI_END_RELEASE };
-
-/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
-   Requires: the caller is inside the shard, and the block has a side record. */
-MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
-
-/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
-   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
-   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
-   call, outside the shard. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
-                                                    memlord_device d, uint64_t key, int how,
-                                                    mli_entry *gone, mli_fence_record **chain);
-
-/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
-   the slot, or 0 if none is vacant or if the threads without a record share this one. */
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick);
-/* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
-   gets the number of the slot that has the block, or 0. */
-MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick,
-                                            uint32_t *slot);
-
-/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
-   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
-   inside a shard, and `word2` is that of an entry without a side record. */
-MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
-                                              uint32_t dev, const memlord_site *site,
-                                              int same_device);
-
-/* Ends a detached block: counts it as closed, makes its slot vacant, and frees its side record. */
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
-                                   uint32_t slot);
-
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
-   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
-
-/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
-   block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
-MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
-                                            uint32_t slot, uint64_t key, uint64_t bytes,
-                                            const memlord_site *site, int moves, uint64_t *rows);
-
-/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
-   leads to the one made before it. */
-MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
-   memory. Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on its target device and on its route. If there is no memory for a new route,
-   counts the move on the device alone. Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
-
-/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
-   another thread takes it. */
-MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
-                                           uint64_t key);
-
-/* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
-                                                   memlord_device from, uint64_t from_key,
-                                                   uint64_t key, uint64_t bytes);
-
-/* Sets the totals of moves and copies to 0. */
-MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/blocks.c -- */
 
@@ -17311,6 +16498,9 @@ static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
+/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
+   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
+   charged to. If word2 points to no side record, does nothing. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
@@ -17321,10 +16511,12 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
 
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
     const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0, 0};
     return d;
 }
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
     const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0, 0};
     return d;
@@ -17344,6 +16536,8 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     mli_count(lord, t, &d, 1);
 }
 
+/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
@@ -17356,6 +16550,8 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
     }
 }
 
+/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
+   not matter. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -17382,6 +16578,9 @@ static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const mli_debug
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
+   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
+   free was never recorded. The call is no longer valid afterwards. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
                                        const char *verb, memlord_device d, uint64_t storage,
                                        uint64_t bytes) {
@@ -17393,6 +16592,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int 
     mli_log_call_end(lord, &o, &call->note, call->site);
 }
 
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
+   call has noted. The line names a device
+   type or a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
@@ -17431,6 +16633,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
+/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -17443,6 +16646,8 @@ MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) 
     }
     return 0;
 }
+/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
+   free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     uint64_t left = mli_u64_load(&lord->blocks->dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
@@ -17451,6 +16656,10 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     return 0;
 }
 
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
+   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
+   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
+   storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes) {
@@ -17470,10 +16679,14 @@ static MLI_COLD void mli_anomaly_of(memlord *lord, const mli_call *call, int kin
                            mli_device_record_at(lord, MLI_DEV(e->word1))->device, e->key,
                            MLI_BYTES(e->word1), mli_word2_rows(e->word2));
 }
+/* Counts a free of a block that has more than one reference. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e) {
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
     mli_anomaly_of(lord, call, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
+/* Counts a call that ends an unknown storage (one that the map does not have), and returns
+   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
+   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
                                                      memlord_device d, uint64_t key) {
     uint32_t dev;
@@ -17485,6 +16698,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *ca
     return MEMLORD_E_UNKNOWN;
 }
 
+/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
+   it, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e) {
     mli_probe probe;
@@ -17501,6 +16716,9 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
     return state;
 }
 
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
+   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
+   storage is not live. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends) {
     mli_entry e;
@@ -17530,6 +16748,8 @@ static int mli_ref_up(mli_entry *e) {
     return 1;
 }
 
+/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key) {
     mli_probe probe;
@@ -17600,6 +16820,9 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *pro
     mli_side_record_free(lord, stale.word2);
 }
 
+/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
+   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
+   MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
@@ -17644,6 +16867,9 @@ static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entr
     return 1;
 }
 
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
+   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
+   of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did) {
@@ -17663,6 +16889,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
 
 /* -- close -- */
 
+/* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
+   if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo) {
     const mli_entry gone = *probe->entry;
     mli_row_delta d =
@@ -17678,6 +16907,8 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_side_record_free(lord, gone.word2);
 }
 
+/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
+   the block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes) {
     mli_probe probe;
@@ -17688,6 +16919,9 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
         mli_probe_leave(t, &probe);
 }
 
+/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
+   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
+   Requires: the caller is inside the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     MLI_REQUIRE(mli_is_inside());
     MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
@@ -17708,6 +16942,11 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     return side->fences;
 }
 
+/* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
+   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
+   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
+   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
+   call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
                                                     memlord_device d, uint64_t key, int how,
                                                     mli_entry *gone, mli_fence_record **chain) {
@@ -17741,6 +16980,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
+/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
+   the slot, or 0 if none is vacant or if the threads without a record share this one. */
 MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
                                    const mli_pick *pick) {
     MLI_REQUIRE(mli_is_inside());
@@ -17755,6 +16996,10 @@ MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli
     mli_u64_store_release(&slot->key, e->key);
     return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
 }
+/* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
+   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
+   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
+   gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot) {
@@ -17772,6 +17017,10 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
+   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
+   inside a shard, and `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
@@ -17792,6 +17041,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
+/* Ends a detached block: counts it as closed, makes its slot vacant, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
                                    uint32_t slot) {
     mli_row_delta d = mli_delta_close(
@@ -17805,6 +17055,9 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
+/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
+   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_side_record_of(e->word2)->word2 = rows;
@@ -17812,6 +17065,13 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
         e->word2 = rows;
 }
 
+/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
+   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
+   block's site. With `moves` the change counts as the end of one block and the start of
+   another, else as a change of size. *rows gets the word2 that the entry would have without a side
+   record. The caller cannot read this word2 from the side record: another thread may free the side
+   record once the block is on the map. If the map has no room, ends the block with its old bytes,
+   and counts an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
                                             uint32_t slot, uint64_t key, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
@@ -17864,9 +17124,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
     return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
+/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
+   leads to the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
     return (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
 }
+/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
@@ -17890,6 +17154,8 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
     return route;
 }
+/* Counts a move on its target device and on its route. If there is no memory for a new route,
+   counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -17901,6 +17167,8 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
     (void)mli_u64_add(&route->moved_bytes, bytes);
 }
 
+/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
+   another thread takes it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key) {
     mli_probe probe;
@@ -17910,6 +17178,9 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
     return MEMLORD_OK;
 }
 
+/* Moves a block to the call's device, with another key or size, and counts the move. The block
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes) {
@@ -17946,6 +17217,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
 
 /* -- life -- */
 
+/* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
     mli_route *route = mli_route_newest(lord);
     for (; route; route = route->next) {
@@ -18046,11 +17318,6 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
    use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
    shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
-   is known by a return address, its names may not have been looked up yet. Requires: the caller is
-   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
-MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
-                                             memlord_block_info *out);
 /* A function that is called for each block that matches a query, while the block's shard is paused.
    If it returns a value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
@@ -18068,12 +17335,6 @@ typedef struct mli_walk_query {
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
-/* Returns a query that selects all blocks on the devices that `sel` includes. */
-MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
-
-/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
-MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
-                                        void *user);
 
 /* A function that fills an item, the copy of a block, from the entry of the block while its shard
    is paused. */
@@ -18081,26 +17342,17 @@ typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
-   for each item. No shard is paused when fn runs, so fn may call the host. */
-MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
-                                                    mli_fill_fn fill, mli_item_fn fn, void *user);
-MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
-                                                 memlord_block_fn fn, void *user, size_t *seen);
-
 /* The k largest blocks, where k is `cap`. The array is a heap once `count` is `cap`. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
-/* An mli_visit_fn that keeps a block if it is one of the k largest so far. */
-MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the number of blocks. */
-MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
 
+/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
+   is known by a return address, its names may not have been looked up yet. Requires: the caller is
+   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
     MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
@@ -18122,6 +17374,7 @@ MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     out->pending = mli_is_pending(e->word2);
     out->stream = mli_stream_of(lord, rows);
 }
+/* Returns a query that selects all blocks on the devices that `sel` includes. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
     memset(&q, 0, sizeof q);
@@ -18156,6 +17409,7 @@ static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query 
     return stop;
 }
 
+/* Calls fn for each block that matches a query, one shard after the other: see mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user) {
     uint32_t i;
@@ -18214,6 +17468,8 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
     }
 }
 
+/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
+   for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
@@ -18279,6 +17535,7 @@ static MLI_COLD void mli_block_heap_make(mli_largest *top) {
     size_t i;
     for (i = top->count / 2; i--;) mli_block_heap_down(top->at, top->count, i);
 }
+/* An mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user) {
     mli_largest *top = (mli_largest *)user;
     memlord_block_info info;
@@ -18295,6 +17552,8 @@ MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *
     }
     return 0;
 }
+/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
+   the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
@@ -18396,17 +17655,9 @@ typedef struct mli_stack_totals {
     double allocs;
 } mli_stack_totals;
 
-/* Copies `live` to `held` in every row of a device, at a peak of the device. */
-MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
-/* Returns the totals of a row. They may include only a part of an alloc in progress. */
-MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
-/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
-   peak of its device. */
-MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                                  memlord_stack_stat *out);
-
 /* ------------------------------------------------------------------ src/books/stack_totals.c -- */
 
+/* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
     mli_stack_totals sum;
@@ -18426,6 +17677,8 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     sum.error = mli_square_root(variance);
     return sum;
 }
+/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
+   peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out) {
     const mli_stack_totals sum = mli_stack_totals_of(lord, number);
@@ -18440,6 +17693,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number
     out->error_bytes = sum.error;
     return sum.held;
 }
+/* Copies `live` to `held` in every row of a device, at a peak of the device. */
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
     uint32_t i = mli_u32_load_acquire(&mli_device_record_at(lord, dev)->stack);
     while (i) {
@@ -18484,37 +17738,12 @@ enum { /* why a fence is attached to a block */
     MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
+/* ---------------------------------------------------------------------- src/calls/deferred.c -- */
+
 /* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
    if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
    the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
    waits only for the fences that it has already. After an error f still belongs to the caller. */
-MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
-                                            uint64_t key, mli_fence_record *f, int why,
-                                            mli_entry *gone, mli_fence_record **chain);
-
-/* Asks the fences of a block that was just freed, in the order in which they were attached. No
-   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
-   counts as not done, and a later poll asks it. */
-MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
-
-/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
-   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
-   fences are done. Does nothing in a call that the ledger's own allocator makes. */
-MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
-
-/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
-   `asks` is 1, first asks fences of one queue of that type. */
-MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
-
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
-MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
-                                           uint64_t from_key, uint64_t key, uint64_t bytes,
-                                           mli_fence_record *f, mli_fence_record **chain);
-
-/* ---------------------------------------------------------------------- src/calls/deferred.c -- */
-
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain) {
@@ -18634,6 +17863,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
+/* Asks the fences of a block that was just freed, in the order in which they were attached. No
+   thread has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence
+   counts as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
     mli_fence_record *next;
     for (; chain; chain = next) {
@@ -18644,6 +17876,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
+/* Ends the pending blocks whose fences are done, on the devices that `sel` selects, and returns the
+   bytes of these blocks. Asks the first fence of every queue, and goes on in a queue as long as its
+   fences are done. Does nothing in a call that the ledger's own allocator makes. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
@@ -18722,6 +17957,8 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_fences_leave(lord);
 }
 
+/* Calls the `drop` of each fence in the list to_drop, at the end of a call on a device type. If
+   `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
     if (asks && mli_alert_on(lord, (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
@@ -18748,6 +17985,9 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     return MEMLORD_OK;
 }
 
+/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
+   source waits only for its own fences. The destination is inserted first: a copy of the source,
+   but without the fences and the parts of the source. Then the source becomes pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain) {
@@ -18839,41 +18079,6 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device, and copies them to *out. Keeps a copy of the tag's
-   name; if there is no memory for the copy, the alloc has no tag. If the ticket or the account is
-   not open on that device, sets that one to 0 in *out and returns 0. */
-MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
-                                         const memlord_alloc_opts *given, memlord_alloc_opts *out);
-/* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
-MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
-                                          const memlord_site *site);
-
-/* Records a block in any shard, for any thread, and ends the call. `how` is MLI_PUT_ALLOC or
-   MLI_PUT_TRACK. `opts` are the options besides the site, or NULL. If there is no memory for the
-   block, the alloc counts as dropped. Requires: mli_opts_settle has written `opts`. */
-MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
-                                             uint64_t storage, uint64_t bytes,
-                                             const memlord_alloc_opts *opts, int how);
-
-/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
-   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
-   its caller does. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
-                                                         uint64_t storage, int how,
-                                                         const memlord_site *site, mli_entry *gone);
-
-/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
-   this. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
-                                                       uint64_t storage, uint64_t bytes,
-                                                       const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
-   counts and logs this. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
-                                                      uint64_t storage, int how,
-                                                      const memlord_site *site);
-
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
 /* One alloc and one free on the general path.
@@ -18892,6 +18097,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
         back, and write the line of MEMLORD_DEBUG.
      6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
+/* Checks the options of an alloc on a device, and copies them to *out. Keeps a copy of the tag's
+   name; if there is no memory for the copy, the alloc has no tag. If the ticket or the account is
+   not open on that device, sets that one to 0 in *out and returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out) {
     memlord_account account;
@@ -18904,12 +18112,16 @@ MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
     if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
     return out->ticket == given->ticket && out->account == given->account;
 }
+/* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
 MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
                                           const memlord_site *site) {
     (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
                      "its ticket or its account is not open there", site);
 }
 
+/* Records a block in any shard, for any thread, and ends the call. `how` is MLI_PUT_ALLOC or
+   MLI_PUT_TRACK. `opts` are the options besides the site, or NULL. If there is no memory for the
+   block, the alloc counts as dropped. Requires: mli_opts_settle has written `opts`. */
 /* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
    ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
    are charged to no account. */
@@ -18945,6 +18157,10 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
     return mli_call_finish(lord, call, r, did == MLI_DID_OPEN, "[alloc] ", &block);
 }
 
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
+   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
+   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
+   its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site,
@@ -18980,6 +18196,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
+/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
+   this. */
 /* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
    noted its own caller in the thread's record. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
@@ -18996,6 +18214,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_de
                           site)
              : r;
 }
+/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
+   counts and logs this. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site) {
@@ -19241,32 +18461,10 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 enum { MLI_PASS = -1 }; /* the fast way does not serve the call, and has changed nothing */
 
-/* Records an alloc with options on the fast way. `opts` may be NULL. Returns MEMLORD_OK or
-   MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            uint64_t bytes, const memlord_site *site,
-                                            const memlord_alloc_opts *opts);
-
 /* Adds a reference to a block (by = 1), or takes off one that is not the last (by = -1). Returns
    MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             int by);
-
-/* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
-   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot);
-/* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
-/* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
-   or MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint32_t slot,
-                                             uint64_t storage, uint64_t bytes,
-                                             const memlord_site *site);
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
@@ -19641,6 +18839,8 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
         return mli_alloc_words(lord, device, storage, bytes, site);
     return (memlord_result)mli_open(lord, t, device, storage, bytes, site, NULL, MLI_WAY_PLAIN);
 }
+/* Records an alloc with options on the fast way. `opts` may be NULL. Returns MEMLORD_OK or
+   MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             uint64_t bytes, const memlord_site *site,
                                             const memlord_alloc_opts *opts) {
@@ -19900,6 +19100,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     return MEMLORD_OK;
 }
 
+/* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -19922,6 +19123,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
     return mli_resize_end(lord, t, storage, &r);
 }
 
+/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
+   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              mli_entry *out, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
@@ -19948,6 +19151,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
+/* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     mli_thread *t = mli_self.thread;
     mli_home home;
@@ -19961,6 +19165,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     mli_shard_leave(t);
     return has ? MEMLORD_OK : MLI_PASS;
 }
+/* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
+   or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
                                              const mli_entry *from, uint32_t slot,
                                              uint64_t storage, uint64_t bytes,
@@ -20901,40 +20107,8 @@ typedef struct mli_scope_run {
                                0: the host gave none */
 } mli_scope_run;
 
-/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
-   first member. Returns E_NOMEM if there is no memory for the record. */
-MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
-   the invocation is over. */
-MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
-   context has ended the scope, or the invocation is over. */
-MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
-
-/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
-   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
-   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
-   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
-MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                           mli_cell *cell, int enter);
-
-/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
-   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
-   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
-   invocation changed each device. */
-MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                         mli_scope_run *v, mli_u64 *sums);
-
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the context of a span as a member of the span's invocation, because the
-   context goes on there. Returns 1 if it is the first member that is counted. */
-MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
-/* In a forked child: closes the invocations that have no member there. */
-MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
-
-MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/joint.c -- */
 
@@ -20965,6 +20139,8 @@ static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&
    0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
+/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
     mli_span *f = t->now.span;
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -21001,11 +20177,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     return MEMLORD_OK;
 }
 
+/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
+   the invocation is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
     mli_joint_record *record =
         (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
+/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
+   context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     int open;
     mli_lock_take(&shared->lock);
@@ -21016,6 +20196,10 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     return open;
 }
 
+/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
+   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
+   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
+   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
@@ -21032,6 +20216,11 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     mli_lock_drop(&row->lock);
 }
 
+/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
+   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
+   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
+   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
+   invocation changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
@@ -21065,10 +20254,13 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
+/* In a forked child: counts the context of a span as a member of the span's invocation, because the
+   context goes on there. Returns 1 if it is the first member that is counted. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
     if (!f->adopted) f->shared->over = 0;
     return !f->shared->members++;
 }
+/* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -21146,55 +20338,10 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
-   the thread, or the thread has ended. */
-MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
-   thread holds no lock but the orphan lock. */
-MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
-
-/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two, the spans are independent of
-   the levels of any thread. Requires: the context has scopes. */
-MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
-MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
-
-/* Frees the spans of a context when the ledger ends. */
-MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
-
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
-MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* In a forked child: adds 1 to `running` for each invocation that a context is in. */
-MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
-
-/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
-   characters. */
-MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-
-/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
-   which the scope changed each device. A thread scope of an earlier epoch adds only to
-   `running`. */
-MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
-                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
-                                        uint64_t *devices);
-
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
-   copied. Leaves out those that the thread may have overwritten during the copy. */
-MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
-                                                  mli_scope_run out[MLI_RUNS_KEPT]);
-
-/* Returns how many invocations the rings have overwritten. */
-MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
-
-/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
-   added. */
-MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
 
@@ -21282,6 +20429,8 @@ static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli
 
 /* -- making a scope -- */
 
+/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
+   characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
     size_t n = 0;
     while (n < MLI_SCOPE_NAME && name[n]) n++;
@@ -21475,9 +20624,13 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_span_end(lord, t, t, &t->now);
 }
 
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
     while (t->now.span) mli_span_close(t->lord, t);
 }
+/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
+   thread holds no lock but the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
     while (left->span) mli_span_end(lord, t, NULL, left);
 }
@@ -21522,6 +20675,9 @@ static MLI_COLD void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         }
     }
 }
+/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
+   resumes those of the context that it has entered. Between the two, the spans are independent of
+   the levels of any thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
     mli_spans_shift(lord, t, 0);
@@ -21665,6 +20821,9 @@ static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s)
     return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
 }
 
+/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
+   which the scope changed each device. A thread scope of an earlier epoch adds only to
+   `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices) {
@@ -21701,6 +20860,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
+   copied. Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]) {
     uint64_t n = mli_thread_scope_count(lord, s), i, after;
@@ -21716,6 +20877,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     return (size_t)(n - good);
 }
 
+/* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     uint64_t gone = 0;
     uint32_t i;
@@ -21730,9 +20892,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
+/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     while (now->span) mli_span_pop(now);
 }
+/* In a forked child: adds 1 to `running` for each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
     for (; f; f = f->around)
@@ -21754,11 +20919,14 @@ static MLI_COLD void mli_scopes_forked(memlord *lord) {
         for (; s; s = s->next) mli_u64_store(&s->running, 0);
     }
 }
+/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
+   added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord) {
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
     mli_span *f = context->spans, *inner;
     for (; f; f = inner) {
@@ -21937,10 +21105,6 @@ typedef struct mli_columns_row {
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
-MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns how many records of a kind, MLI_LOST_..., were lost. */
-MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
 /* A rate that is computed from the statistics of a device: its name, its metric name
    and help text in the format PROMETHEUS, and the function that computes it. */
@@ -21955,66 +21119,6 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns the rate MLI_RATE_... in billionths, or UINT64_MAX if nothing was counted. */
-MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
-
-/* Computes the statistics of one device. */
-MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
-
-/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
-   devices. Each physical device counts once, even if the selector has several of its devices. */
-MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
-
-/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
-   one of the values is known, it becomes that value. */
-MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
-
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
-   peak may be too low. */
-MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
-                                                 memlord_site_stat *out);
-
-/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
-   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
-   first. The search begins at the end of the list, because most items are below the last one and
-   are not inserted. */
-MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
-                                           size_t size, size_t key);
-
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
-   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
-   sites. */
-MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
-                                          memlord_site_order order, memlord_site_stat *out,
-                                          size_t cap, int names);
-
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
-   may be too low. */
-MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
-                                                memlord_tag_stat *out);
-
-/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
-   mli_stat_lost. */
-MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
-
-/* Lists the tags of a selector with the most live bytes and returns how many it lists. */
-MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
-                                         size_t cap);
-
-/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
-MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
-                                          const memlord_site_stat *site, size_t sites);
-
-/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. After a collection (services/bands), a device starts no other collection
-   until its metric has moved. Ends this wait. */
-MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
@@ -22034,9 +21138,11 @@ MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+/* Returns the statistic of column i of a device. Requires: i is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
 }
+/* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
@@ -22060,14 +21166,17 @@ MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
+/* Returns the rate MLI_RATE_... in billionths, or UINT64_MAX if nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
     double rate = mli_rates[i].of(stats);
     return rate >= 0 ? mli_whole(rate * 1e9 + 0.5) : UINT64_MAX;
 }
+/* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
 }
 
+/* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
     size_t i;
@@ -22098,6 +21207,8 @@ static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
 }
 
+/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
+   devices. Each physical device counts once, even if the selector has several of its devices. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
                                              memlord_stats *sum) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -22111,6 +21222,9 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
     }
 }
 
+/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
+   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
+   one of the values is known, it becomes that value. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     uint64_t a = sum->largest_free, b = s->largest_free;
     size_t i;
@@ -22119,6 +21233,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
+   peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
@@ -22136,6 +21252,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
+/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
+   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
+   first. The search begins at the end of the list, because most items are below the last one and
+   are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
     char *first = (char *)list, *at = first + n * size;
@@ -22152,6 +21272,9 @@ MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, con
     return kept + 1;
 }
 
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
+   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
+   sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names) {
@@ -22219,6 +21342,8 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     return named;
 }
 
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
+   may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
@@ -22233,6 +21358,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
+/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
@@ -22255,6 +21381,8 @@ static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
     mli_take_off(&rest.blocks, tagged->blocks);
     return rest;
 }
+/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
+   mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     size_t i;
     for (i = 0; i < MLI_STAT_COUNT; i++)
@@ -22262,6 +21390,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
             mli_add_saturated(*mli_stat_of(out, i), mli_stat_lost(lord, (int)i));
 }
 
+/* Lists the tags of a selector with the most live bytes and returns how many it lists. */
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap) {
     const uint32_t dev = mli_dev_known(lord, d);
@@ -22277,6 +21406,7 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
     return n;
 }
 
+/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites) {
     size_t i;
@@ -22293,6 +21423,10 @@ static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
 
+/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
+   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
+   last failed requests. After a collection (services/bands), a device starts no other collection
+   until its metric has moved. Ends this wait. */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -22458,25 +21592,6 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
-   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
-   the device that the list is for, or 0 if the ledger has not seen this device yet. */
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list);
-
-/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
-   site that stands for arenas. Requires: the holder is a site or an arena. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
-/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
-   or a site. There is one exception: a list by tag that has several holders is written. */
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
-
-/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
-   at different moments, so a result above 100 becomes 100. */
-MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
@@ -22518,6 +21633,9 @@ static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, ui
     mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
     mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
 }
+/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
+   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
+   the device that the list is for, or 0 if the ledger has not seen this device yet. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list) {
     uint32_t i = 0;
@@ -22530,11 +21648,14 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
 }
 
+/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
+   site that stands for arenas. Requires: the holder is a site or an arena. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
         &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {
         mli_put_str(o, "arenas");
@@ -22547,6 +21668,9 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
         mli_putf(o, "%p", (const void *)mli_site_named(lord, mli_holder_place(h), &named));
     }
 }
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
+   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
+   or a site. There is one exception: a list by tag that has several holders is written. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
     uint64_t i, left = list->bytes;
     if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
@@ -22563,6 +21687,8 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
+/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
+   at different moments, so a result above 100 becomes 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
     return part < live ? mli_percent(part, live) : 100;
 }
@@ -22622,41 +21748,6 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
    below the threshold. */
 
-/* Take and drop the callbacks lock. */
-MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
-MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
-
-/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
-   Takes no lock if the device has no strategy and no device of its type can have one. */
-MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
-   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
-MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
-/* Does so on all devices that share the memory of `dev`: what is in use has changed for all. */
-MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
-                                               int safe);
-
-/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
-   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
-MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
-                                                uint64_t needed, uint64_t *reclaimed);
-
-/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
-   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
-MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
-
-/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
-   more. */
-MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
-
-/* Compares the counts of a device with its current marks again, and requests a check if a mark is
-   passed. Does nothing if the device is near its threshold, because then every call checks. */
-MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
-
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
 /* A strategy: the bands that the host has set for the devices that `sel` selects. A strategy never
@@ -22687,6 +21778,7 @@ struct mli_bands_state {
     struct mli_strategy *strategies;
 };
 
+/* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands->callbacks_lock); }
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands->callbacks_lock); }
 
@@ -22828,6 +21920,9 @@ static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_callbacks_leave(lord);
 }
 
+/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
+   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
+   Takes no lock if the device has no strategy and no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const mli_strategy *s;
@@ -23275,6 +22370,8 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_band_update(lord, dev, t, v);
 }
 
+/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
+   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
@@ -23294,6 +22391,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
         mli_u32_store_release(&w->gc_running, 0);
 }
 
+/* Does so on all devices that share the memory of `dev`: what is in use has changed for all. */
 MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
                                                int safe) {
     const mli_phys *phys = mli_phys_at(lord, dev);
@@ -23303,6 +22401,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_
         if (i != dev) mli_band_check(lord, i, NULL, safe);
 }
 
+/* Runs a collection on a device for a reason other than a band. Returns E_UNKNOWN if no callback
+   serves the reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23326,6 +22426,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 
+/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
+   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_band_state v;
@@ -23342,6 +22444,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
     }
 }
 
+/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
+   more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
     mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* cleared before the count, because a thread that
@@ -23366,6 +22470,8 @@ static void mli_bands_changed(memlord *lord) {
 
 /* -- the end of a call -- */
 
+/* Compares the counts of a device with its current marks again, and requests a check if a mark is
+   passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
@@ -23605,27 +22711,7 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
-   the owner also sees the words before it. */
-MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
-/* Reads a word of a device of a slot. */
-MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
-                                     size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device of the slot has the identity `id` and rests: see `resting`. */
-MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
-/* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
-MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
-   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
-   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
-   wait for this memory. */
-MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
-                                          size_t cap);
-
-/* Frees a slot, unmaps its page and closes the descriptor. */
-MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
 /* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
    that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
@@ -23832,14 +22918,19 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
+/* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
+   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
+   the owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
     return mli_u64_load_acquire(&page->slots[slot][word]);
 }
+/* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field) {
     return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
                                          device * (sizeof(mli_page_device) / 8) + field);
 }
+/* Returns 1 if a device of the slot has the identity `id` and rests: see `resting`. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
     const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
     size_t i;
@@ -23847,11 +22938,16 @@ MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uin
         if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
     return 0;
 }
+/* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
+/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
+   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
+   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
+   wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap) {
     char path[300], boot[64];
@@ -23878,6 +22974,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
     return mli_text_hash(boot);
 }
+/* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     /* Pairs with mli_slot_read. */
     mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0);
@@ -23964,59 +23061,12 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
    physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
    sources and their callers, then phys for a sample. */
 
-/* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
-MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
-
 #define MLI_POLL_MS_MIN 10 /* the shortest interval of pollers, in ms */
-/* Return and set the interval at which pollers sample, in ms or ns. */
-MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
-MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
 typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
-/* Returns the capacity source of a device type. Its fn is NULL if there is none. */
-MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
-/* Samples a physical device through its source, then checks the bands of its devices. Returns
-   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
-   E_UNKNOWN if the source gave no usable sample. */
-MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
-
-/* Samples a physical device if it has no running poller and its last sample is older than the
-   interval. Requires: host code may run. */
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
-
-/* Samples each physical device whose sample is too old for a report, by the same rule as
-   memlord_headroom. With `own` 1 it runs no source of the host. */
-MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
-
-/* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace these numbers would name other processes,
-   so the name is "" there. */
-MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
-                                           size_t cap);
-
-/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
-   other processes of a sample. Writes nothing if the sample has none. */
-MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
-                                         const memlord_capacity *sample, size_t most);
-
-/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
-   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
-MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
-                                          memlord_device d, uint64_t wanted, uint64_t covered);
-
-/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
-   function returns 1, it stores the present time plus 1 ns in *last. */
-MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts a request that is over the limit of its account, logs such requests at most once a second,
-   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
-MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
-                                                uint64_t wanted);
-
-MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/services/room.c -- */
 
@@ -24041,10 +23091,12 @@ static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capac
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
 }
 
+/* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord) {
     return lord->room->cpu.root ? lord->room->cpu.root : "";
 }
 
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord) {
     return mli_u32_load(&lord->room->poll_ms);
 }
@@ -24055,6 +23107,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord) {
     return (uint64_t)mli_u32_load(&lord->room->poll_ms) * 1000000u;
 }
 
+/* Returns the capacity source of a device type. Its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
     mli_callbacks_enter(lord);
@@ -24133,6 +23186,9 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys,
 static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
     return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
+/* Samples a physical device through its source, then checks the bands of its devices. Returns
+   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
+   E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
@@ -24188,6 +23244,8 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     }
 }
 
+/* Samples a physical device if it has no running poller and its last sample is older than the
+   interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
@@ -24252,6 +23310,8 @@ static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, i
     if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
 }
 
+/* Samples each physical device whose sample is too old for a report, by the same rule as
+   memlord_headroom. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
@@ -24275,6 +23335,9 @@ static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, ml
 
 #define MLI_EXPLAIN_TOP 4
 
+/* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
+   the first pid namespace does. Inside another namespace these numbers would name other processes,
+   so the name is "" there. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap) {
     const char *root = mli_proc_root(lord);
@@ -24294,6 +23357,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, name, cap);
 }
 
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most) {
     size_t i;
@@ -24369,6 +23434,8 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     return mli_out_end(&o, cap);
 }
 
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
+   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered) {
     char line[1024];
@@ -24379,12 +23446,16 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
     mli_log(lord, level, line);
 }
 
+/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
+   function returns 1, it stores the present time plus 1 ns in *last. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
     if (seen && now + 1 - seen < 1000000000u) return 0;
     return mli_u64_cas(last, &seen, now + 1);
 }
+/* Counts a request that is over the limit of its account, logs such requests at most once a second,
+   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted) {
     memlord_account_stat stat;
@@ -25693,63 +24764,6 @@ typedef struct mli_holders {
 #define MLI_SNAPSHOT_TOP 10 /* how many of the largest blocks a snapshot keeps */
 #define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
-/* Return the first two arrays behind a snapshot. */
-MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
-MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
-   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
-   tag if the ledger had no tag at that time, and none by site if it had no site. */
-MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
-                                                     uint32_t *n);
-/* Frees a list of snapshots that are linked by `next`. */
-MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
-
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
-   no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
-
-/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
-   freed before mli_snapshots_unpin of the same reader. */
-MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
-                                       const mli_snapshot *list[MLI_SNAPSHOTS]);
-MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
-
-/* Removes all snapshots from the list. They do not count as lost. */
-MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord);
-
-/* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
-   system starts no thread, safe points do the saving. */
-MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
-                                             uint32_t ms);
-/* Stops a recorder and its thread. Saves a last time if the recorder was started. */
-MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
-/* Returns 1 if a recorder was started and not stopped since. */
-MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes a snapshot if one is due, and if calls of the host take the snapshots
-   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* At a safe point: for each recorder that was started but has no running thread, saves what is
-   due. */
-MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
-   parent. */
-MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
-
-/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
-MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
-   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
-MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
-   copy is replaced by the memlord_site that reports now display for it. */
-MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
-
-/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
-MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
-
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
@@ -25773,12 +24787,17 @@ struct mli_snapshots_state {
 #define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
                                     again */
 
+/* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
 }
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
+   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
+   tag if the ledger had no tag at that time, and none by site if it had no site. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n) {
     const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
@@ -25786,6 +24805,7 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
     return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
            usage->first[book];
 }
+/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -25867,6 +24887,9 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
         s->blocks += usage->blocks;
     }
 }
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
+   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
+   no memory. */
 /* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists
    and the usage of the devices into other memory, and then copies them. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
@@ -25961,6 +24984,7 @@ static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     if (out) state->out = NULL;
     return out;
 }
+/* Removes all snapshots from the list. They do not count as lost. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_clear(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *out;
@@ -25999,6 +25023,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     return MEMLORD_OK;
 }
 
+/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
+   freed before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -26042,6 +25068,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
+/* At a safe point: for each recorder that was started but has no running thread, saves what is
+   due. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
     mli_recorder *r = lord->snapshots->recorders, *end = r + MLI_RECORDERS;
     for (; r < end; r++)
@@ -26049,10 +25077,13 @@ MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
             mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
             (void)mli_recorder_check(r);
 }
+/* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* Takes a snapshot if one is due, and if calls of the host take the snapshots
+   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
 /* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
    three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
    snapshots; and 64 times as long as this snapshot took. The third time does not count if the
@@ -26096,10 +25127,14 @@ static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
                  snapshots ? "snapshots" : "export", "them instead");
 }
+/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
+   parent. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_recorder_thread(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS]);
 }
+/* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
+   system starts no thread, safe points do the saving. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms) {
     mli_recorder *r = &lord->snapshots->recorders[which];
@@ -26108,6 +25143,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
     (void)mli_u32_exchange(&r->interval, ms);
     mli_recorder_thread(r);
 }
+/* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     mli_recorder *r = &lord->snapshots->recorders[which];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
@@ -26148,6 +25184,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
 }
+/* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
@@ -26155,6 +25192,8 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
+/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
+   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
@@ -26169,6 +25208,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
+/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
+   copy is replaced by the memlord_site that reports now display for it. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
@@ -26191,6 +25232,7 @@ static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc)
     mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
     for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
+/* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
                ? "[create] snapshot_ms is neither 0 nor 10 or more"
@@ -26287,22 +25329,8 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
    record; a thread's own context never gets into another thread. Locks: context
    (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
 
-/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
-   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
-   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
-   thread, or the thread has ended. */
-MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
-   scopes. */
-MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
-
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
-   invocations. */
-MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
-
-MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
@@ -26337,6 +25365,8 @@ static mli_context_record *mli_record_of(mli_context *context) {
     return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
 }
 
+/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     MLI_REQUIRE(!now->span);
     mli_context *context = now->context;
@@ -26363,6 +25393,10 @@ static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept
     if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
 }
 
+/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
+   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
+   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
+   thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     while (!t->now.context->home) {
         mli_context_record *record = mli_record_of(t->now.context);
@@ -26373,6 +25407,8 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
+/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
+   invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
@@ -26587,26 +25623,8 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    thread takes a record, the scopes of the record have ended. Lock: registry. mli_threads_sweep
    takes it; the callers of the other functions hold it. */
 
-/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
-   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
-   From then on another thread may take the record. Requires: the caller holds the registry lock.
-   The function first adds 0 to the owner, so that its reads come after the caller's check that the
-   thread has ended. The store of the owner pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
-
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: releases the record of a thread that does not exist there, and forgets the
-   thread's scopes. See mli_spans_forget. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
-
-/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call that took the last free record runs
-   the sweep when the call ends, if there are at least twice as many records as threads that the
-   last sweep found living. So the number of records is at most 16, or at most twice the number of
-   living threads if that is more. The cost is bounded, too, because a sweep checks each record
-   once, and at least half of the records were made or claimed since the last sweep. */
-MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
@@ -26618,6 +25636,11 @@ static void mli_thread_reset(mli_thread *t) {
     mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
 }
 
+/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
+   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
+   From then on another thread may take the record. Requires: the caller holds the registry lock.
+   The function first adds 0 to the owner, so that its reads come after the caller's check that the
+   thread has ended. The store of the owner pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
@@ -26631,6 +25654,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
+/* In a forked child: releases the record of a thread that does not exist there, and forgets the
+   thread's scopes. See mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     /* At the fork all shards (the parts of the map of blocks) were stopped: no thread could change
@@ -26645,6 +25670,12 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
 }
 #endif
 
+/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
+   its first call so late that the hook no longer ran. A call that took the last free record runs
+   the sweep when the call ends, if there are at least twice as many records as threads that the
+   last sweep found living. So the number of records is at most 16, or at most twice the number of
+   living threads if that is more. The cost is bounded, too, because a sweep checks each record
+   once, and at least half of the records were made or claimed since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
@@ -26683,28 +25714,13 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
-   of a call sets the waiter's event once enough bytes were freed. */
-MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
-MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
-
-/* Returns the bytes ever freed at a physical device, modulo 2^64. */
-MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
-
-/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
-   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
-   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
-   samples physical devices that have no poller, and runs band checks. It runs host code. */
-MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
-
-MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
-
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
     struct mli_waiter *waiters; /* list of the waiting threads, under the callbacks lock */
 };
 
+/* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_thread *t;
@@ -26720,6 +25736,8 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 /* -- waiters -- */
 
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
+   of a call sets the waiter's event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
     mli_callbacks_enter(lord);
     w->next = lord->call_end->waiters;
@@ -26805,6 +25823,10 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 
 /* -- safe points -- */
 
+/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
+   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
+   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
+   samples physical devices that have no poller, and runs band checks. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -26852,8 +25874,6 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
    memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
    collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
    may need its samples, or if the host asks for pollers. Locks: none. */
-
-MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
 
@@ -27035,8 +26055,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
    threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
-
-MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
@@ -27977,17 +26995,6 @@ typedef struct mli_series_list {
     mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
-/* Collects the series of n snapshots. Requires: the list is zeroed. */
-MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
-                                             const mli_snapshot *const *snapshot, uint32_t n);
-/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
-MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
-                                               uint32_t snapshot);
-/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
-   device, or 0 if it is not known. */
-MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity);
-
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
 /* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
@@ -28010,6 +27017,7 @@ static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t d
     list->count[book] = (uint32_t)mli_top_insert(at, n, MLI_SERIES, &s, sizeof s,
                                                  offsetof(mli_series, most));
 }
+/* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n) {
     uint32_t i, k, dev, count;
@@ -28023,6 +27031,8 @@ MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                 for (k = 0; k < count; k++) mli_series_note(list, book, dev, &h[k]);
             }
 }
+/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
+   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot) {
     const mli_snapshot *of = list->snapshot[snapshot];
@@ -28119,6 +27129,8 @@ static MLI_COLD void mli_series_try(mli_series_list *list, mli_series *s, uint64
     list->growing = mli_top_insert(list->grows, list->growing, MLI_GROWING, s, sizeof *s,
                                    offsetof(mli_series, rate));
 }
+/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
+   device, or 0 if it is not known. */
 MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity) {
     mli_series device;
     uint32_t i;
@@ -28160,30 +27172,6 @@ typedef struct mli_leak_table {
     mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
-/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
-   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
-   zeroed. */
-MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
-/* Frees the groups of a table. */
-MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
-
-/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
-   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
-   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
-   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
-   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
-   many small blocks may be too low. The sums of the table count every block in either case. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
-                                       uint32_t dev, uint64_t bytes);
-/* Moves the `most` largest groups to the start of the table, the largest first. */
-MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns a memlord_block_info with the device, site, tag and scope of a group. */
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
-   0, leaves out the site. */
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
-                                       int site);
-
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
    groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
    these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
@@ -28224,38 +27212,31 @@ typedef struct mli_leak_sites {
                                     the site is not listed */
 } mli_leak_sites;
 
-/* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
-MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
-                                              uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
-MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
-   all blocks are added. */
-MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
-MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
-
-/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
-MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
-                                                      const mli_leak_table *groups, size_t lines);
-/* Returns the site of a line of the list, or NULL if its blocks have no site. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
-                                                          const mli_leak_site *line);
-
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
 /* The arrays `seen` and `of` store the number of a listed site in one byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
+/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
+   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
+   zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; MLI_LEAKS > leaks->room && leaks->room / 2 < blocks;) leaks->room *= 2;
     leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
     if (!leaks->at) leaks->room = 0;
     return leaks->at != NULL;
 }
+/* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks) {
     mli_own_free(lord, leaks->at, leaks->room * sizeof *leaks->at);
 }
+/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
+   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
+   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
+   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
+   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
+   many small blocks may be too low. The sums of the table count every block in either case. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
@@ -28288,6 +27269,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     leak->blocks++;
     leak->bytes += bytes;
 }
+/* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
     leaks->groups = leaks->count = 0;
@@ -28299,12 +27281,15 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
                                       offsetof(mli_leak_group, bytes));
     }
 }
+/* Returns a memlord_block_info with the device, site, tag and scope of a group. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
     memlord_block_info info;
     mli_block_copy_out(lord, &leak->of, &info);
     info.site = mli_site_display_of(lord, info.site);
     return info;
 }
+/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
+   0, leaves out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site) {
     const memlord_block_info of = mli_leak_info(lord, leak);
@@ -28316,6 +27301,7 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
 
 /* -- by site -- */
 
+/* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes) {
     size_t sums;
@@ -28333,6 +27319,7 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s) {
     if (s->sum) mli_own_free(s->lord, s->sum, s->size);
 }
+/* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes) {
     const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
@@ -28448,6 +27435,8 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
     line->tag = (const char *)line->subject;
     line->tags = 1;
 }
+/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
+   all blocks are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups) {
     uint32_t number;
     if (s->sum) {
@@ -28462,6 +27451,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table 
     if (s->sum) mli_leak_groups_number(s, groups, groups->count);
 }
 
+/* Returns the sum of the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines) {
     mli_leak_sum rest = {groups->bytes, groups->blocks, 0};
@@ -28471,6 +27461,7 @@ MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
     }
     return rest;
 }
+/* Returns the site of a line of the list, or NULL if its blocks have no site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line) {
     if (!line->is_site) return NULL;
@@ -28668,59 +27659,17 @@ typedef struct mli_report {
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
-   a format string. */
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-/* Returns the site with the number `row`, with the function and the file as reports show them. */
-MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
-   bytes that have no tag, and for a series of a site or a device. */
-MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
-   a series of a tag or a device. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
-/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
-   rank 0. */
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
-
-/* Walks the pairs of devices between which a block was moved or copied since the last reset.
-   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
-MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 typedef struct mli_route_line { /* what was moved and copied from one device to another */
     uint64_t moves, moved_bytes;
     uint64_t copies, copied_bytes;
 } mli_route_line;
-/* Returns how much was moved and copied between a pair of devices. */
-MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
-
-/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
-   if there is no checkpoint. */
-MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
-
-/* Returns the latest sample of a physical device's capacity. */
-MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
-   known. */
-MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
-/* Returns total / count, or 0 if the count is 0. */
-MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
-
-/* Returns the bytes of a device's arena. */
-MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the bytes of a device's arena that have no tag. */
-MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
-
-/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
-   their reader. */
-MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
-/* Frees the lists of a captured report. */
-MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
 /* -- the capture -- */
 
+/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
+   a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
 }
@@ -28755,16 +27704,23 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
                                         sizeof leak, offsetof(mli_stack_leak, bytes));
     }
 }
+/* Returns the site with the number `row`, with the function and the file as reports show them. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
+/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
+   bytes that have no tag, and for a series of a site or a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s) {
     if (s->book != MLI_BOOK_TAG || !s->row) return NULL;
     return (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
 }
+/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
+   a series of a tag or a device. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s) {
     return s->book == MLI_BOOK_SITE && s->row ? mli_row_site(lord, s->row) : NULL;
 }
+/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
+   rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -28773,6 +27729,8 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
     }
     if (meta->rank) mli_put_str(o, "]");
 }
+/* Walks the pairs of devices between which a block was moved or copied since the last reset.
+   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
     if (route)
         route = route->next;
@@ -28782,6 +27740,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
         route = route->next;
     return route;
 }
+/* Returns how much was moved and copied between a pair of devices. */
 MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route) {
     mli_route_line line;
     line.moves = mli_u64_load(&route->moves);
@@ -28908,6 +27867,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_own_free(r->lord, spans, (size_t)size * sizeof *spans);
 }
 
+/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
+   if there is no checkpoint. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r) {
     const mli_snapshot *best = NULL;
     uint32_t i;
@@ -28917,6 +27878,7 @@ MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
+/* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     memlord_capacity sample;
     mli_lock_take(&phys->lock);
@@ -28991,6 +27953,8 @@ static void mli_report_phys_all(mli_report *r) {
                                            sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
+/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
+   known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     const mli_phys *phys = mli_phys_at(r->lord, dev);
     size_t i;
@@ -29050,6 +28014,7 @@ static void mli_report_scopes(mli_report *r) {
         line->of.name = line->stat.path;
     }
 }
+/* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
@@ -29072,9 +28037,11 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
+/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
+/* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev) {
     uint64_t arena = mli_report_arena(r, dev);
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
@@ -29204,6 +28171,9 @@ static MLI_COLD void mli_report_devices(mli_report *r) {
     r->devices = (uint32_t)n;
 }
 
+/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
+   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
+   their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -29262,6 +28232,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
+/* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     memlord *lord = r->lord;
     mli_own_free(lord, r->stack, r->stack_room * sizeof *r->stack);
@@ -29307,22 +28278,13 @@ typedef struct mli_own_walk {
                                 function in the frame, which has several if some are inlined; a
                                 walk starts at the innermost frame, with index 0 */
 } mli_own_walk;
-/* Returns the next function, the innermost first, or NULL after the last one. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
-
-/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
-MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
-   known only if the functions in its stacks have names. */
-MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
 
 static size_t mli_callers_size(const mli_report *r) {
     return sizeof *r->callers + ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
 }
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
     uint32_t i, site;
     if (r->row_count < 2) return;
@@ -29349,6 +28311,7 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
+/* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     while (walk->node) {
         const mli_stack_node *node = mli_stack_node_at(walk->lord, walk->node);
@@ -29442,6 +28405,9 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
         callers->at[k] = moving;
     }
 }
+/* Returns the callers of the site with the number `row`, in memory of the report that the next call
+   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
+   known only if the functions in its stacks have names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row) {
     mli_callers *out = r->callers;
     const memlord_site *site;
@@ -29476,43 +28442,7 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
 #define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
                                first screen of TEXT */
 
-/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
-   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
-   call. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-/* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
-   writes those of all devices together. Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-/* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
-   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
-   if some are in no scope. */
-MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
-
-/* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
-   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
-MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is about, and when its ledger was
-   made. */
-MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
-
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
-
-/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
-   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
-   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
-   r->out.name_max. */
-MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a member of JSON. */
-MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
 
@@ -29543,6 +28473,10 @@ typedef char mli_check_anomalies
     [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
 #undef MLI_X
 
+/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
+   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
+   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
+   call. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
@@ -29561,10 +28495,13 @@ static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uin
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
 }
+/* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
     return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
 }
 
+/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
+   writes those of all devices together. Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev) {
     const char *name;
@@ -29805,6 +28742,10 @@ static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
     }
 }
 
+/* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
+   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
+   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
+   if some are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -30162,6 +29103,8 @@ static MLI_COLD void mli_put_name(mli_out *o, const char *name, int raw) {
     else
         mli_put_escaped(o, name, 0, "");
 }
+/* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
+   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
     mli_put_name(o, r->who.program, raw);
     mli_putf(o, *r->who.program ? ", pid %ju" : "pid %ju", mli_pid());
@@ -30174,6 +29117,8 @@ MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
     mli_put_str(o, " s");
 }
 
+/* Writes the members of JSON that say which process a report is about, and when its ledger was
+   made. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
     const char *program = *r->who.program ? r->who.program : NULL;
     const char *host = *r->who.host ? r->who.host : NULL;
@@ -30183,6 +29128,11 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
     if (*r->who.arguments) mli_jsonf(r->o, ",'arguments':%s", (const char *)r->who.arguments);
 }
 
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
+   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
+   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -30193,6 +29143,7 @@ MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_
     mli_verdicts_write(&w);
     return w.sentences;
 }
+/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -30252,36 +29203,9 @@ typedef struct mli_export {
     uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
-   If there is no memory for the state, the report fails. */
-MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
-
-/* Returns the device with the ledger's number `dev`. */
-MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the name of the tag with the number `row`, or NULL if row is 0. */
-MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
-
 /* Kinds of frames that stand for something other than a place of code: blocks without a site, the
    arena, blocks that are freed, and what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
-
-/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
-MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
-   scopes. */
-MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the number of the frame of a return address. `place` is the number of the address in the
-   tree of stacks. */
-MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns the number of frames. */
-MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
-   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
-MLI_PRIVATE void mli_export_stacks(mli_export *x);
-
-/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
-   return address. */
-MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
@@ -30297,25 +29221,11 @@ typedef struct mli_frame_name {
                                        one function */
 } mli_frame_name;
 
-/* Returns a frame with the name of its innermost function. */
-MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
-/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
-   one. Requires: i is below the count. */
-MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i);
-
 /* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
    its site if it has no stack. Then come those of its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
-
-MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
-
-/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
-   out a number that the ledger gave after the capture. */
-MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
-                                                        uint64_t storage, uint64_t bytes,
-                                                        uint64_t where);
 
 /* A live block of the ledger. */
 typedef struct mli_alive {
@@ -30327,33 +29237,23 @@ typedef struct mli_alive {
 /* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
    devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
-MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
 /* For each device whose arena has bytes, calls `put` once for the bytes without a tag, and then
    once for the bytes of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
-MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
-/* Calls `put` for each live block, then for the arenas. */
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
 /* Calls `put` for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
-                                               mli_part_fn put, void *writer);
 
-/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
-MLI_PRIVATE size_t mli_utf8_size(const char *text);
-
-/* Writes the low n bytes of v, little-endian. */
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/export.c -- */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
+/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
+   If there is no memory for the state, the report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer)) {
     memlord *lord = r->lord;
     mli_export *x = (mli_export *)mli_own_alloc(lord, size);
@@ -30372,9 +29272,11 @@ MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*writ
     mli_own_free(lord, x, size);
 }
 
+/* Returns the device with the ledger's number `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
 }
+/* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
@@ -30383,17 +29285,25 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
    Frames are numbered from 1. The rows of sites come first. Then come the frames MLI_FRAME_... of
    each device, then the scopes, and then the return addresses of stacks. */
 
+/* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
 }
+/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
+   scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
     return x->sites + x->devices * MLI_FRAME_KINDS + id;
 }
+/* Returns the number of the frame of a return address. `place` is the number of the address in the
+   tree of stacks. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
+/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
                                                                                       x->places); }
+/* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
+   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
     x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
@@ -30402,6 +29312,8 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     x->places = mli_stack_frame_count(x->lord);
 }
 
+/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
+   return address. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
     const uint32_t first = mli_frame_of_place(x, 0);
     if (frame <= x->sites) return mli_row_site(x->lord, frame);
@@ -30420,6 +29332,8 @@ static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
     f->file = site->file;
     f->line = mli_site_line(site);
 }
+/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
+   one. Requires: i is below the count. */
 MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i) {
     if (f->functions) mli_frame_name_set(f, &f->functions->at[i].at);
 }
@@ -30436,6 +29350,7 @@ static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
     if (f->functions) f->count = f->functions->count;
     mli_frame_function(f, 0);
 }
+/* Returns a frame with the name of its innermost function. */
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {mli_frame_kinds[MLI_FRAME_UNKNOWN], "", NULL, 0, 0, 0, 0, 1, NULL};
@@ -30469,6 +29384,8 @@ MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_
 
 /* -- walking the live blocks -- */
 
+/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
+   out a number that the ledger gave after the capture. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where) {
@@ -30565,6 +29482,7 @@ static MLI_COLD int mli_block_visit(void *user, const mli_alive *alive) {
     walk->put(walk->writer, &alive->of);
     return walk->x->o->failed;
 }
+/* Calls `put` for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
     mli_block_walk walk;
     walk.x = x;
@@ -30606,6 +29524,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_blo
 
 /* -- text and numbers -- */
 
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
 MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
@@ -30627,6 +29546,7 @@ MLI_PRIVATE size_t mli_utf8_size(const char *text) {
     return count.total;
 }
 
+/* Writes the low n bytes of v, little-endian. */
 MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
     for (; n--; v >>= 8) {
         char byte = (char)(unsigned char)(v & 255);
@@ -30660,15 +29580,6 @@ typedef enum mli_list {
     MLI_LISTS(MLI_X)
 #undef MLI_X
 } mli_list;
-
-/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
-   standard errors only if `errors` is 1. */
-MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
-   list. */
-MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
-/* Writes the numbers of a line as members of a JSON object, each after a comma. */
-MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
 
 /* ----------------------------------------------------------------------- src/reports/lists.c -- */
 
@@ -30784,6 +29695,8 @@ static int mli_column_in_text(const mli_column *c, int errors) {
     return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
 }
 
+/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
+   standard errors only if `errors` is 1. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
     static const char blanks[] = "            "; /* as wide as a number */
     mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
@@ -30793,6 +29706,8 @@ MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int error
             mli_put_str(o, c.heading);
         }
 }
+/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
+   list. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
     mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
     while (mli_column_next(&c, list, line)) {
@@ -30805,6 +29720,7 @@ MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *l
         }
     }
 }
+/* Writes the numbers of a line as members of a JSON object, each after a comma. */
 MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line) {
     mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
     while (mli_column_next(&c, list, line)) {
@@ -30821,14 +29737,6 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 /* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
    frame is a return address of a stack. Owns no state. May use reports/capture, reports/answers,
    reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
-
-MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
-
-MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
-
-/* Writes the report. If `brief` is 1, leaves out the members that the HTML page does not read. */
-MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
-MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
 
@@ -31668,6 +30576,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_blocks(r);
     mli_put_str(r->o, "}\n");
 }
+/* Writes the report. If `brief` is 1, leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
     size_t size = 0;
@@ -32977,10 +31886,6 @@ static const uint64_t mli_html_packed[] = {
 /* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
    follow. */
 
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
-
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
 #define MLI_TEXT_BAR 48 /* the number of columns of the bar of live bytes */
@@ -33790,7 +32695,6 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
    reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
-MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
@@ -33855,13 +32759,6 @@ typedef struct mli_export_event {
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
    events of devices that the report does not have. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
-
-/* Returns what an event adds to the live bytes of its device. */
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
-   to wait. */
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
@@ -33878,15 +32775,6 @@ typedef struct mli_last_events {
                          wants no sums */
 } mli_last_events;
 
-/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
-   fails. Requires: `last` is zeroed except for tag_sum. */
-MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
-MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
-   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
-   device type and address. */
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
-                                              const mli_live_block *of);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/ring.c -- */
@@ -33896,6 +32784,9 @@ MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
 /* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
+/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
+   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
+   device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of) {
     const memlord *lord = last->x->lord;
@@ -33931,12 +32822,15 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
     mli_ring_reader_end(&reading);
 }
 
+/* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
     int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
                e->kind == MEMLORD_EVENT_ARENA_ADD;
     int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
     return (adds - takes) * (int64_t)e->of.bytes;
 }
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
+   to wait. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
     return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
            e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
@@ -33956,6 +32850,8 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
     last->used += !f->dev;
     *f = e->of;
 }
+/* Fills in the results by one reading of the ring. If there is no memory for the table, the report
+   fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
     MLI_REQUIRE(!last->size);
     const mli_ring *ring = mli_ring_of(x->lord);
@@ -33999,7 +32895,6 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    and frames have the numbers after these, in the order in which they first occur. */
 
 #if !defined(MEMLORD_NO_REPORTS)
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.c -- */
@@ -34411,18 +33306,6 @@ typedef struct mli_shares {
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
-   fails. Requires: t is zeroed. */
-MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
-MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
-
-/* Calls put for every live block, then for the arenas. The blocks of one share come as one
-   block. */
-MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
-
-/* Returns the name of a part. For a part without a name, returns words that say so. */
-MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
-
 /* Live blocks that have the same site or stack, tag, scope and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
@@ -34438,19 +33321,11 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
-   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
-   group may be written more than once, and readers of the formats add equal groups up. */
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
-/* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
-
 /* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
    allocs of each stack. Then calls put, for each device, for the allocs that have no site. If
    stacks are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
@@ -34726,6 +33601,8 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
     mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
+/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
+   fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
     MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
@@ -34758,6 +33635,8 @@ MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t) {
     mli_own_free(t->x->lord, t->at, t->cap * sizeof *t->at);
 }
 
+/* Calls put for every live block, then for the arenas. The blocks of one share come as one
+   block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer) {
     size_t i;
     if (!t->at) {
@@ -34771,10 +33650,14 @@ MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put,
     mli_arena_blocks_each(t->x, put, writer);
 }
 
+/* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
     return part->meta.name ? part->meta.name : "(part)";
 }
 
+/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
+   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
+   group may be written more than once, and readers of the formats add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b) {
     uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
                    b->dev;
@@ -34801,6 +33684,7 @@ static MLI_COLD void mli_group_add(void *user, const mli_live_block *b) {
     if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
     g->bytes += mli_export_parts(groups->x, b, groups->put_part, groups->writer);
 }
+/* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups) {
     uint32_t i;
     groups->x = t->x;
@@ -34882,9 +33766,6 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
-   stack or site held on the device when the device was at its peak. */
-MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 
 /* ----------------------------------------------------------------------- src/reports/peaks.c -- */
@@ -34995,6 +33876,8 @@ static MLI_COLD void mli_peak_of(mli_peak *p, const mli_holders *h) {
     b.frame = mli_frame_of_kind(p->x, p->dev, MLI_FRAME_ARENA);
     mli_peak_put(p, b, h->arena);
 }
+/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
+   stack or site held on the device when the device was at its peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
     mli_peak p;
     p.x = x;
@@ -35029,13 +33912,6 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 #endif
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
@@ -35843,10 +34719,6 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
-MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.c -- */
@@ -36374,7 +35246,6 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
    reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
-MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 #endif
 
 /* ----------------------------------------------------------------------- src/reports/trace.c -- */
@@ -36690,16 +35561,6 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
-/* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
-MLI_PRIVATE int mli_format_known(memlord_format format);
-
-/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
-   of metrics does not, so that a program can read metrics often at little cost. Requires: the
-   format is known. */
-MLI_PRIVATE int mli_format_whole(memlord_format format);
-/* Writes a captured report. Requires: the format is known. */
-MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
-
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
@@ -36750,15 +35611,20 @@ static const mli_writer mli_writers[MEMLORD_FORMAT_COUNT] = {
 #undef MLI_X
 };
 
+/* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format) {
     return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format].write;
 }
 
+/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
+   of metrics does not, so that a program can read metrics often at little cost. Requires: the
+   format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
     return mli_writers[format].whole;
 }
 
+/* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
     mli_writers[format].write(r);
@@ -36772,8 +35638,6 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
    report file is complete when it gets its name, and a failed report leaves no file; a request is
    safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
    while the host's function writes. */
-
-MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
@@ -37209,25 +36073,7 @@ MLI_API void memlord_request_save(memlord *lord) {
    take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
    Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
 
-/* Returns the size in bytes of a ledger and of the module states that lie behind it. */
-MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
-   states. */
-MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
-/* Calls each module's function `open`, which applies a description to a registered ledger. */
-MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
-/* Stops the threads of a ledger. */
-MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
-/* Frees the memory that the states have. */
-MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
-
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
-   those of the next module. Requires: the caller holds the cold lock, so that no device is added
-   meanwhile, because a device has a lock, too. */
-MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
-/* Mends the states of a ledger in a forked child. */
-MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
@@ -37278,11 +36124,14 @@ static MLI_COLD mli_life mli_life_at(size_t i) {
 /* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 
+/* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
     size_t i, size = mli_state_room(sizeof(memlord));
     for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_life_at(i).size);
     return size;
 }
+/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
+   states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc) {
     char *state = (char *)lord + mli_state_room(sizeof *lord);
     size_t i;
@@ -37296,6 +36145,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc
         if (life.init) life.init(lord, desc);
     }
 }
+/* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc) {
     memlord_result r = MEMLORD_OK;
     size_t i;
@@ -37305,6 +36155,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_
     }
     return r;
 }
+/* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord) {
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
@@ -37312,6 +36163,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord) {
         if (life.stop) life.stop(lord);
     }
 }
+/* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     size_t i;
     for (i = MLI_LIVES; i--;) {
@@ -37321,6 +36173,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
+   those of the next module. Requires: the caller holds the cold lock, so that no device is added
+   meanwhile, because a device has a lock, too. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -37332,6 +36187,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
             life.lock(lord, take);
     }
 }
+/* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
@@ -37347,11 +36203,6 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
    record in each ledger that it uses; the orphan record serves all threads without one. May use all
    other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
    then all other locks in their order. */
-
-/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
-   hook cannot be installed, all threads share the orphan record, which is slower but just as
-   exact. */
-MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
@@ -37464,6 +36315,9 @@ static MLI_COLD void mli_fork_child(void) {
 }
 #endif
 
+/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
+   hook cannot be installed, all threads share the orphan record, which is slower but just as
+   exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
@@ -37496,10 +36350,6 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
    that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
    Locks: none of its own. */
-
-/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
-   blocks with the most bytes. */
-MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
@@ -37545,6 +36395,8 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_leaks_free(lord, &leaks);
 }
 
+/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
+   blocks with the most bytes. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;

@@ -12,9 +12,11 @@ and one line, `join: FOLDER...`, stands for the modules of these folders; the li
 api/prefix.h stands for a macro for each public function, and `join: index` in api/manual.h for the
 functions of the API by their groups, each group under a banner `-- NAME: what it is --`. Where the API repeats a table for each of
 its rows (MLI_X), the product has a line a row: a value or member with its comment. A module is x.h, which
-others may include, and x.c, if it has one. A module includes modules of its own folder and of the
-folders before it. The order of the modules follows from the includes: each comes after those that
-it includes. Where the includes leave a choice, folders and then names decide.
+others may include, and x.c, if it has one. The product leaves out a prototype of x.h that nothing
+needs before the function in x.c, and puts its comment above the function. A module includes modules
+of its own folder and of the folders before it. The order of the modules follows from the includes:
+each comes after those that it includes. Where the includes leave a choice, folders and then names
+decide.
 """
 import os
 import re
@@ -30,6 +32,9 @@ TABLE = re.compile(r'#define (MLI_\w+)\(X\)')
 EACH_ROW = re.compile(r'#define MLI_X\(([\w, ]+)\) (\S+(?: \S+)*)$')
 ROW = re.compile(r' X\(((?:"[^"]*"|[^"()])*)\)(?: *\n? */\* ((?:.|\n)*?) \*/)?')
 WIDTH = 100
+COMMENT = r'(?:/\*(?:(?!\*/).)*\*/\n)?'
+PROTOTYPES = re.compile(rf'^({COMMENT})((?:MLI_PRIVATE\b[^;{{}}#/]*;\n)+)', re.M | re.S)
+FUNCTION = re.compile(rf'^{COMMENT}(MLI_PRIVATE\b[^;{{}}#/]*?\b(mli_\w+)\([^;{{}}#/]*)\{{', re.M | re.S)
 PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API|MLI_API_INLINE)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
 CALLED = re.compile(r'^(?:MEMLORD_API|MLI_API_INLINE)\b.*?\b(memlord_\w+)\(', re.M)
 GROUP = re.compile(r'^/\* -- ([\w ]+?)(?:: (.+?))? --', re.M)
@@ -132,6 +137,51 @@ def modules(folders):
     return order
 
 
+def conditions(text):
+    """The directives #if and #else that hold at the end of a text."""
+    held = []
+    for line in re.findall(r'^#(?:if|el|endif).*', text, re.M):
+        if line.startswith('#if'):
+            held.append([])
+        held[-1].append(line)
+        if line.startswith('#endif'):
+            held.pop()
+    return held
+
+
+def without_prototypes(head, body):
+    """The lines of a header and of its body. A prototype is left out if nothing names the function
+    before its body. Its comment then stands above the function."""
+    text, below = (''.join(line[0] + '\n' for line in lines) for lines in (head, body))
+    functions = {}
+    for found in FUNCTION.finditer(below):
+        functions.setdefault(found.group(2), []).append(found)
+    gone, moved = set(), {}
+    for group in PROTOTYPES.finditer(text):
+        places, at = [], group.start(2)
+        for prototype in group.group(2).split(';\n')[:-1]:
+            line, at = at, at + len(prototype) + 2
+            name = re.search(r'\b(mli_\w+)\(', prototype).group(1)
+            function = functions.get(name, [])
+            if (len(function) == 1 and ''.join(function[0].group(1).split()) == ''.join(prototype.split()) and
+                    conditions(text[:at]) == conditions(below[:function[0].start()])):
+                between = text[at:] + below[:function[0].start(1)]
+                if not re.search(rf'\b{name}\b', re.sub(r'/\*.*?\*/', '', between, flags=re.S)):
+                    places.append((line, at, function[0].start()))
+                    continue
+            places.append(None)
+        if group.group(1) and len(places) > 1 and None in places:
+            continue
+        for place in filter(None, places):
+            gone.update(range(text.count('\n', 0, place[0]), text.count('\n', 0, place[1])))
+        if group.group(1) and places[0]:
+            comment = range(text.count('\n', 0, group.start()), text.count('\n', 0, group.start(2)))
+            gone.update(comment)
+            moved.setdefault(below.count('\n', 0, places[0][2]), []).extend(head[at] for at in comment)
+    return ([line for at, line in enumerate(head) if at not in gone],
+            [each for at, line in enumerate(body) for each in moved.get(at, []) + [line]])
+
+
 def banner(file):
     return [(f'/* {"-" * (86 - len(file))} src/{file} -- */', file, 1), ('', file, 1)]
 
@@ -229,8 +279,10 @@ def joined(path):
             out += index(line[1:])
         elif folders:
             for module in modules(folders.group(1).split()):
-                for file in module.files:
-                    body = module.body(file)
+                bodies = [module.body(file) for file in module.files]
+                if len(bodies) > 1:
+                    bodies = without_prototypes(*bodies)
+                for file, body in zip(module.files, map(trimmed, bodies)):
                     out += banner(file) + body + [('', file, 1)] if body else []
         else:
             out.append(line)
