@@ -9637,11 +9637,10 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
    of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
-   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
-   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
-   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
-   not yet published (mli_row_sum). */
+   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the
+   change of the level since the last one to the row's published bytes, less a part that the cell
+   holds back. It also raises the row's peak. So while no thread is inside a shard, the published
+   bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9655,13 +9654,11 @@ typedef struct mli_cell {
     uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
-/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
-   which is the address of the whole. */
+/* A cell of a device. Every function takes the address of `cell`, which is that of the whole. */
 typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
-    char pad[56];
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9917,7 +9914,6 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
-typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 #define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
@@ -10354,9 +10350,9 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together, because
-   a call changes `allocs` or `out` before the level. Otherwise one thread may have freed before
-   another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
+/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
+   because a call changes `allocs` or `out` before the level. Otherwise one thread may have freed
+   before another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
 static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t number,
                                            mli_cell_sums *sum) {
     mli_cell_sums before;
@@ -12824,8 +12820,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of entries;
-                      NULL if there are none */
+    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of
+                      entries; NULL if there are none */
     size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
                                blocks that they record */
     char pad[32];
@@ -12918,8 +12914,7 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
 }
 
 /* Replaces a part's table by the larger one in *table, of 1 << *bits entries, unless another thread
-   has done so. Afterwards *table is the table that the caller frees, and *bits its size. The release
-   is for a reader of the process's memory. */
+   has done so. Afterwards *table is the table that the caller frees, and *bits its size. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const size_t cap = (size_t)1 << *bits;

@@ -7,7 +7,6 @@
 #include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
-typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 #define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
@@ -444,9 +443,9 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together, because
-   a call changes `allocs` or `out` before the level. Otherwise one thread may have freed before
-   another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
+/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
+   because a call changes `allocs` or `out` before the level. Otherwise one thread may have freed
+   before another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
 static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t number,
                                            mli_cell_sums *sum) {
     mli_cell_sums before;

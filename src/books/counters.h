@@ -38,11 +38,10 @@
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
    of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
-   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
-   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
-   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
-   not yet published (mli_row_sum). */
+   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the
+   change of the level since the last one to the row's published bytes, less a part that the cell
+   holds back. It also raises the row's peak. So while no thread is inside a shard, the published
+   bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -56,13 +55,11 @@ typedef struct mli_cell {
     uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
-/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
-   which is the address of the whole. */
+/* A cell of a device. Every function takes the address of `cell`, which is that of the whole. */
 typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
-    char pad[56];
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */

@@ -57,8 +57,7 @@ static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
 }
 
 /* Replaces a part's table by the larger one in *table, of 1 << *bits entries, unless another thread
-   has done so. Afterwards *table is the table that the caller frees, and *bits its size. The release
-   is for a reader of the process's memory. */
+   has done so. Afterwards *table is the table that the caller frees, and *bits its size. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const size_t cap = (size_t)1 << *bits;

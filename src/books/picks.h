@@ -27,8 +27,8 @@ MLI_TABLE(const mli_pick mli_pick_none)
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of entries;
-                      NULL if there are none */
+    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of
+                      entries; NULL if there are none */
     size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
                                blocks that they record */
     char pad[32];
