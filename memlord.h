@@ -9037,6 +9037,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     unsigned bit;
+    home->next = home->header;
     if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash)) ||
         MLI_UNLIKELY(!mli_print_room(home->header, print, &bit)))
         return NULL;
@@ -19628,6 +19629,7 @@ static MLI_HOT mli_entry *mli_spot_find(memlord *lord, mli_thread *t, uint32_t t
         return NULL;
     }
     *beyond = 1;
+    home->next = home->header; /* not used: `probe` has the entry */
     return mli_window_find(lord, t, type, key, probe);
 }
 /* Erases the entry, and unlocks its bucket. */
