@@ -12,7 +12,7 @@ import sys
 
 from modules import SRC, code, files
 
-ALLOWED = 80
+ALLOWED = 78
 STATE = re.compile(r'struct mli_(\w+)_state \1;')
 LISTED = re.compile(r'#define MLI_STATES\(X\)((?:.*\\\n)*.*)')
 GETTER = re.compile(r'^(?:MLI_\w+|static) [^;{}()]*?\b(mli_\w+)\((?:const )?memlord \*lord\)\s*'

@@ -235,7 +235,7 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_pick_slot_of, cap, (void)mli_pick_slot_of(NULL, 0, 0, 0)) \
+    X(1, mli_pick_entry, cap, (void)mli_pick_entry(NULL, 0, 0, 0)) \
     X(1, mli_pick_remove, mli_lock_held(&part->lock), static mli_picks part; \
       mli_pick_remove(&part, NULL)) \
     X(1, mli_pick_swap, mli_lock_held(&part->lock), static mli_picks part; \

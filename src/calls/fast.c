@@ -424,6 +424,7 @@ static MLI_HOT mli_entry *mli_spot_find(memlord *lord, mli_thread *t, uint32_t t
         return NULL;
     }
     *beyond = 1;
+    home->next = home->header; /* not used: `probe` has the entry */
     return mli_window_find(lord, t, type, key, probe);
 }
 /* Erases the entry, and unlocks its bucket. */
