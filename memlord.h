@@ -6057,8 +6057,8 @@ typedef struct mli_phys {
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
    and the type of the state is here. Otherwise that type is in the body of the module, and the
    ledger has a pointer to the state, so that the compiler lets no other module read it. A new
-   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a table
+   mli_x_life in x.h and x.c, which embed/lives reads: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -6192,8 +6192,8 @@ struct memlord {
                               this */
 };
 
-/* What a module does in the life of a ledger. The module x fills in this struct in its function
-   mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
+/* What a module does in the life of a ledger. The module x has its mli_x_life, which embed/lives
+   reads. A member that the module does not need is 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
                     else 0 */
@@ -6216,8 +6216,7 @@ typedef struct mli_life {
        before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
-#define MLI_LIFE_STATE(life, module)                                                          \
-    ((life)->size = sizeof(struct mli_##module##_state), (life)->at = offsetof(memlord, module))
+#define MLI_LIFE_STATE(module) sizeof(struct mli_##module##_state), offsetof(memlord, module)
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
@@ -6513,8 +6512,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* the name of each device type, such as "cpu" */
-
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
@@ -6534,6 +6531,7 @@ typedef struct mli_out {
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
+/* The name of each device type, such as "cpu". */
 MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
@@ -7224,12 +7222,8 @@ static MLI_COLD void mli_log_forked(memlord *lord) {
         lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
     mli_u32_store(&lord->log->setting, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life) {
-    MLI_LIFE_STATE(life, log);
-    life->init = mli_log_init;
-    life->lock = mli_log_lock;
-    life->forked = mli_log_forked;
-}
+MLI_PRIVATE const mli_life mli_log_life = {MLI_LIFE_STATE(log), mli_log_init, NULL, NULL,
+                                           mli_log_lock, mli_log_forked, NULL};
 
 /* -- public -- */
 
@@ -7695,9 +7689,7 @@ MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
     allocator.free(allocator.user, lord, size);
     mli_busy_end(generation);
 }
-MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life) {
-    life->lock = mli_memory_lock;
-}
+MLI_PRIVATE const mli_life mli_memory_life = {0, 0, NULL, NULL, NULL, mli_memory_lock, NULL, NULL};
 
 /* -- public -- */
 
@@ -8527,9 +8519,8 @@ MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
 #endif
-MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
-    life->init = mli_threads_init;
-}
+MLI_PRIVATE const mli_life mli_threads_life = {0, 0, mli_threads_init, NULL, NULL, NULL, NULL,
+                                               NULL};
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
@@ -9260,11 +9251,8 @@ static MLI_COLD void mli_map_free(memlord *lord) {
         mli_own_free(lord, mli_table_at(s), (size_t)s->size * MLI_BUCKET_BYTES);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
-    life->init = mli_map_init;
-    life->lock = mli_map_lock;
-    life->free = mli_map_free;
-}
+MLI_PRIVATE const mli_life mli_map_life = {0, 0, mli_map_init, NULL, NULL, mli_map_lock, NULL,
+                                           mli_map_free};
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
@@ -10272,11 +10260,8 @@ static MLI_COLD void mli_counters_free(memlord *lord) {
     for (book = 0; book < MLI_BOOKS; book++)
         mli_vector_free(lord, &lord->counters.rows[book], sizeof(mli_row));
 }
-MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
-    life->init = mli_counters_init;
-    life->forked = mli_counters_forked;
-    life->free = mli_counters_free;
-}
+MLI_PRIVATE const mli_life mli_counters_life = {0, 0, mli_counters_init, NULL, NULL, NULL,
+                                                mli_counters_forked, mli_counters_free};
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
@@ -10756,12 +10741,8 @@ static MLI_COLD void mli_names_free(memlord *lord) {
     }
     mli_dict_end(lord, &lord->names->strings);
 }
-MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
-    MLI_LIFE_STATE(life, names);
-    life->init = mli_names_init;
-    life->open = mli_names_open;
-    life->free = mli_names_free;
-}
+MLI_PRIVATE const mli_life mli_names_life = {MLI_LIFE_STATE(names), mli_names_init, mli_names_open,
+                                             NULL, NULL, NULL, mli_names_free};
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
@@ -10778,10 +10759,6 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* For each device type: 1 if its bytes are in main memory. All such types share one physical
-   device. */
-MLI_TABLE(const unsigned char mli_type_host[])
-
 /* Returns 1 if the argument names one device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
@@ -10793,6 +10770,8 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 
 /* ----------------------------------------------------------------------- src/books/devices.c -- */
 
+/* For each device type: 1 if its bytes are in main memory. All such types share one physical
+   device. */
 MLI_PRIVATE const unsigned char mli_type_host[] = {
 #define MLI_X(name, text, host) host,
     MLI_DEVICE_TYPES(MLI_X)
@@ -10950,9 +10929,8 @@ static MLI_COLD void mli_devices_init(memlord *lord, const memlord_desc *desc) {
     host->lord = lord;
     host->device = memlord_device_cpu();
 }
-MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life) {
-    life->init = mli_devices_init;
-}
+MLI_PRIVATE const mli_life mli_devices_life = {0, 0, mli_devices_init, NULL, NULL, NULL, NULL,
+                                               NULL};
 
 /* -- public -- */
 
@@ -11340,12 +11318,8 @@ static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
-MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
-    MLI_LIFE_STATE(life, accounts);
-    life->init = mli_accounts_init;
-    life->lock = mli_accounts_lock;
-    life->free = mli_accounts_free;
-}
+MLI_PRIVATE const mli_life mli_accounts_life = {MLI_LIFE_STATE(accounts), mli_accounts_init, NULL,
+                                                NULL, mli_accounts_lock, NULL, mli_accounts_free};
 
 /* -- public -- */
 
@@ -11534,8 +11508,6 @@ typedef struct mli_site_record {
                                 the site */
 } mli_site_record;
 
-MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
-
 /* Returns the site that the index has for `identity`, a struct of the host or a return address.
    Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
@@ -11563,6 +11535,7 @@ struct mli_sites_state {
    not at all, so one literal here would bring the texts of the reports into a program without
    reports. */
 static const char mli_no_text[] = "";
+/* Two empty strings and line 0. */
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
 /* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
@@ -12050,9 +12023,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
 
 /* -- life -- */
 
-MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
-    MLI_LIFE_STATE(life, sites);
-}
+MLI_PRIVATE const mli_life mli_sites_life = {MLI_LIFE_STATE(sites), NULL, NULL, NULL, NULL, NULL,
+                                             NULL};
 
 /* -- public -- */
 
@@ -12440,11 +12412,8 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     lord->anomalies->left_out = 0;
     mli_lock_drop(&lord->anomalies->lock);
 }
-MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
-    MLI_LIFE_STATE(life, anomalies);
-    life->init = mli_anomalies_init;
-    life->lock = mli_anomalies_lock;
-}
+MLI_PRIVATE const mli_life mli_anomalies_life = {MLI_LIFE_STATE(anomalies), mli_anomalies_init,
+                                                 NULL, NULL, mli_anomalies_lock, NULL, NULL};
 
 /* -- public -- */
 
@@ -12472,7 +12441,6 @@ typedef struct mli_pick {
     uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
-MLI_TABLE(const mli_pick mli_pick_none)
 
 #define MLI_PICK_PART_BITS 6 /* log2 of the number of parts of the table */
 #define MLI_PICK_PARTS (1u << MLI_PICK_PART_BITS)
@@ -13135,10 +13103,8 @@ static MLI_COLD void mli_tags_free(memlord *lord) {
     mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
-MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
-    life->init = mli_tags_init;
-    life->free = mli_tags_free;
-}
+MLI_PRIVATE const mli_life mli_tags_life = {0, 0, mli_tags_init, NULL, NULL, NULL, NULL,
+                                            mli_tags_free};
 
 /* -- public -- */
 
@@ -14072,12 +14038,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     }
     mli_u64_store(&lord->stacks.cut, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
-    life->init = mli_stacks_init;
-    life->lock = mli_stacks_lock;
-    life->forked = mli_stacks_forked;
-    life->free = mli_stacks_free;
-}
+MLI_PRIVATE const mli_life mli_stacks_life = {0, 0, mli_stacks_init, NULL, NULL, mli_stacks_lock,
+                                              mli_stacks_forked, mli_stacks_free};
 
 /* -- public -- */
 
@@ -14506,10 +14468,8 @@ static MLI_COLD void mli_events_free(memlord *lord) {
     mli_ring *ring = mli_ring_of(lord);
     if (ring) mli_own_free(lord, ring, ring->size);
 }
-MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
-    life->forked = mli_events_forked;
-    life->free = mli_events_free;
-}
+MLI_PRIVATE const mli_life mli_events_life = {0, 0, NULL, NULL, NULL, NULL, mli_events_forked,
+                                              mli_events_free};
 
 /* -- public -- */
 
@@ -15026,12 +14986,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
-    MLI_LIFE_STATE(life, fences);
-    life->init = mli_fences_init;
-    life->lock = mli_fences_lock;
-    life->forked = mli_fences_forked;
-}
+MLI_PRIVATE const mli_life mli_fences_life = {MLI_LIFE_STATE(fences), mli_fences_init, NULL, NULL,
+                                              mli_fences_lock, mli_fences_forked, NULL};
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
@@ -15654,13 +15610,8 @@ static MLI_COLD void mli_limits_forked(memlord *lord) {
 static MLI_COLD void mli_limits_free(memlord *lord) {
     mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
 }
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
-    MLI_LIFE_STATE(life, limits);
-    life->init = mli_limits_init;
-    life->lock = mli_limits_lock;
-    life->forked = mli_limits_forked;
-    life->free = mli_limits_free;
-}
+MLI_PRIVATE const mli_life mli_limits_life = {MLI_LIFE_STATE(limits), mli_limits_init, NULL, NULL,
+                                              mli_limits_lock, mli_limits_forked, mli_limits_free};
 
 /* -- public -- */
 
@@ -16321,9 +16272,7 @@ static MLI_COLD void mli_parts_end(memlord *lord) {
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
 }
-MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
-    life->free = mli_parts_end;
-}
+MLI_PRIVATE const mli_life mli_parts_life = {0, 0, NULL, NULL, NULL, NULL, NULL, mli_parts_end};
 
 /* -- public -- */
 
@@ -17180,9 +17129,8 @@ MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
         mli_u64_store(&route->copied_bytes, 0);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
-    MLI_LIFE_STATE(life, blocks);
-}
+MLI_PRIVATE const mli_life mli_blocks_life = {MLI_LIFE_STATE(blocks), NULL, NULL, NULL, NULL, NULL,
+                                              NULL};
 
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
@@ -20245,12 +20193,8 @@ static MLI_COLD void mli_joint_forked(memlord *lord) {
 static MLI_COLD void mli_joint_free(memlord *lord) {
     mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
 }
-MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
-    MLI_LIFE_STATE(life, joint);
-    life->init = mli_joint_init;
-    life->forked = mli_joint_forked;
-    life->free = mli_joint_free;
-}
+MLI_PRIVATE const mli_life mli_joint_life = {MLI_LIFE_STATE(joint), mli_joint_init, NULL, NULL,
+                                             NULL, mli_joint_forked, mli_joint_free};
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
@@ -20902,11 +20846,8 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
         mli_own_free(lord, scope, sizeof *scope);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
-    MLI_LIFE_STATE(life, scopes);
-    life->forked = mli_scopes_forked;
-    life->free = mli_scopes_free;
-}
+MLI_PRIVATE const mli_life mli_scopes_life = {MLI_LIFE_STATE(scopes), NULL, NULL, NULL, NULL,
+                                              mli_scopes_forked, mli_scopes_free};
 
 /* -- public -- */
 
@@ -21057,8 +20998,6 @@ enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
     uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
-MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
-MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 
 /* A rate that is computed from the statistics of a device: its name, its metric name
    and help text in the format PROMETHEUS, and the function that computes it. */
@@ -21072,7 +21011,6 @@ enum {
 #undef MLI_X
     MLI_RATE_COUNT
 };
-MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
@@ -21521,10 +21459,6 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
    reports use this module. Owns no state. May use the counters of books/, and services/stats.
    Locks: the lock of one row (the counters of a device, tag or site) at a time. */
 
-/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
-   no block, and so to no other site. */
-MLI_TABLE(const memlord_site mli_arena_site)
-
 #define MLI_HOLDERS_LISTED 4
 
 /* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
@@ -21552,6 +21486,8 @@ typedef struct mli_holder_list {
 /* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
    or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
+/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
+   no block, and so to no other site. */
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
 static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
@@ -22467,13 +22403,8 @@ static MLI_COLD void mli_bands_free(memlord *lord) {
         mli_strategy_free(lord, s);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
-    MLI_LIFE_STATE(life, bands);
-    life->init = mli_bands_init;
-    life->lock = mli_bands_lock;
-    life->forked = mli_bands_forked;
-    life->free = mli_bands_free;
-}
+MLI_PRIVATE const mli_life mli_bands_life = {MLI_LIFE_STATE(bands), mli_bands_init, NULL, NULL,
+                                             mli_bands_lock, mli_bands_forked, mli_bands_free};
 
 /* -- public -- */
 
@@ -23502,12 +23433,8 @@ static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_phys_storage(lord, i)->sampler = NULL;
 }
-MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
-    MLI_LIFE_STATE(life, room);
-    life->init = mli_room_init;
-    life->open = mli_room_open;
-    life->forked = mli_room_forked;
-}
+MLI_PRIVATE const mli_life mli_room_life = {MLI_LIFE_STATE(room), mli_room_init, mli_room_open,
+                                            NULL, NULL, mli_room_forked, NULL};
 
 /* -- the pool of the host -- */
 
@@ -23823,7 +23750,7 @@ typedef struct mli_neighbours {
    store in memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
+MLI_TABLE(const mli_life mli_neighbours_life)
 
 /* ----------------------------------------------------------------- src/services/neighbours.c -- */
 
@@ -24528,13 +24455,9 @@ static MLI_COLD void mli_neighbours_mend(memlord *lord) {
     const mli_neighbours *service = mli_neighbours_of(lord);
     if (service) service->forked(lord);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
-    MLI_LIFE_STATE(life, neighbours);
-    life->init = mli_neighbours_init;
-    life->stop = mli_neighbours_stop;
-    life->lock = mli_neighbours_lock;
-    life->forked = mli_neighbours_mend;
-}
+MLI_PRIVATE const mli_life mli_neighbours_life = {MLI_LIFE_STATE(neighbours), mli_neighbours_init,
+                                                  NULL, mli_neighbours_stop, mli_neighbours_lock,
+                                                  mli_neighbours_mend, NULL};
 
 /* -- public -- */
 
@@ -24633,7 +24556,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     (void)lord;
     return NULL;
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
+MLI_PRIVATE const mli_life mli_neighbours_life = {0, 0, NULL, NULL, NULL, NULL, NULL, NULL};
 
 MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                              const char *text) {
@@ -25229,14 +25152,9 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
-MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
-    MLI_LIFE_STATE(life, snapshots);
-    life->init = mli_snapshots_init;
-    life->stop = mli_snapshots_stop;
-    life->lock = mli_snapshots_lock;
-    life->forked = mli_snapshots_forked;
-    life->free = mli_snapshots_free;
-}
+MLI_PRIVATE const mli_life mli_snapshots_life = {MLI_LIFE_STATE(snapshots), mli_snapshots_init,
+                                                 NULL, mli_snapshots_stop, mli_snapshots_lock,
+                                                 mli_snapshots_forked, mli_snapshots_free};
 
 /* -- public -- */
 
@@ -25507,12 +25425,8 @@ static MLI_COLD void mli_contexts_free(memlord *lord) {
     for (i = 1; i < n; i++) mli_spans_free(lord, &mli_context_at(lord, i)->own);
     mli_vector_free(lord, &lord->contexts->all, sizeof(mli_context_record));
 }
-MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
-    MLI_LIFE_STATE(life, contexts);
-    life->init = mli_contexts_init;
-    life->lock = mli_contexts_locks;
-    life->free = mli_contexts_free;
-}
+MLI_PRIVATE const mli_life mli_contexts_life = {MLI_LIFE_STATE(contexts), mli_contexts_init, NULL,
+                                                NULL, mli_contexts_locks, NULL, mli_contexts_free};
 
 /* -- public -- */
 
@@ -25809,11 +25723,8 @@ static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
-    MLI_LIFE_STATE(life, call_end);
-    life->init = mli_call_end_init;
-    life->forked = mli_call_end_forked;
-}
+MLI_PRIVATE const mli_life mli_call_end_life = {MLI_LIFE_STATE(call_end), mli_call_end_init, NULL,
+                                                NULL, NULL, mli_call_end_forked, NULL};
 
 /* -- public -- */
 
@@ -25969,13 +25880,9 @@ static MLI_COLD void mli_pollers_forked(memlord *lord) {
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
-MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
-    MLI_LIFE_STATE(life, pollers);
-    life->init = mli_pollers_init;
-    life->open = mli_pollers_open;
-    life->stop = mli_pollers_stop;
-    life->forked = mli_pollers_forked;
-}
+MLI_PRIVATE const mli_life mli_pollers_life = {MLI_LIFE_STATE(pollers), mli_pollers_init,
+                                               mli_pollers_open, mli_pollers_stop, NULL,
+                                               mli_pollers_forked, NULL};
 
 /* -- public -- */
 
@@ -26009,8 +25916,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
    books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
    reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
    threads, phys for the last failure, one at a time; none while host code runs. */
-
-MLI_TABLE(const memlord_retry mli_default_retry)
 
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
@@ -26291,11 +26196,8 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
                 "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
-    MLI_LIFE_STATE(life, retry);
-    life->init = mli_retry_init;
-    life->open = mli_retry_open;
-}
+MLI_PRIVATE const mli_life mli_retry_life = {MLI_LIFE_STATE(retry), mli_retry_init, mli_retry_open,
+                                             NULL, NULL, NULL, NULL};
 
 /* -- public -- */
 
@@ -35947,10 +35849,8 @@ static const mli_saver mli_export_saver = {mli_export_save};
 static MLI_COLD memlord_result mli_saving_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->output_dir, &lord->saving->output_dir);
 }
-MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
-    MLI_LIFE_STATE(life, saving);
-    life->open = mli_saving_open;
-}
+MLI_PRIVATE const mli_life mli_saving_life = {MLI_LIFE_STATE(saving), NULL, mli_saving_open, NULL,
+                                              NULL, NULL, NULL};
 
 /* -- public -- */
 
@@ -36041,44 +35941,37 @@ MLI_API void memlord_request_save(memlord *lord) {
    (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
    modules are freed in the reverse order, so a module stands after those whose memory it refers
    to. */
-static void (*const mli_lives[])(mli_life *life) = {
-    mli_threads_life,
-    mli_map_life,
-    mli_counters_life,
-    mli_names_life,
-    mli_devices_life,
-    mli_sites_life,
-    mli_tags_life,
-    mli_events_life,
-    mli_parts_life,
-    mli_blocks_life,
-    mli_fences_life,
-    mli_contexts_life,
-    mli_pollers_life,
-    mli_call_end_life,
-    mli_neighbours_life,
-    mli_bands_life,
-    mli_limits_life,
-    mli_accounts_life,
-    mli_scopes_life,
-    mli_joint_life,
-    mli_room_life,
-    mli_retry_life,
-    mli_snapshots_life,
-    mli_saving_life,
-    mli_anomalies_life,
-    mli_log_life,
-    mli_stacks_life,
-    mli_memory_life,
+static const mli_life *const mli_lives[] = {
+    &mli_threads_life,
+    &mli_map_life,
+    &mli_counters_life,
+    &mli_names_life,
+    &mli_devices_life,
+    &mli_sites_life,
+    &mli_tags_life,
+    &mli_events_life,
+    &mli_parts_life,
+    &mli_blocks_life,
+    &mli_fences_life,
+    &mli_contexts_life,
+    &mli_pollers_life,
+    &mli_call_end_life,
+    &mli_neighbours_life,
+    &mli_bands_life,
+    &mli_limits_life,
+    &mli_accounts_life,
+    &mli_scopes_life,
+    &mli_joint_life,
+    &mli_room_life,
+    &mli_retry_life,
+    &mli_snapshots_life,
+    &mli_saving_life,
+    &mli_anomalies_life,
+    &mli_log_life,
+    &mli_stacks_life,
+    &mli_memory_life,
 };
 #define MLI_LIVES (sizeof mli_lives / sizeof *mli_lives)
-
-static MLI_COLD mli_life mli_life_at(size_t i) {
-    mli_life life;
-    memset(&life, 0, sizeof life);
-    mli_lives[i](&life);
-    return life;
-}
 
 /* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
@@ -36086,7 +35979,7 @@ static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
     size_t i, size = mli_state_room(sizeof(memlord));
-    for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_life_at(i).size);
+    for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_lives[i]->size);
     return size;
 }
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
@@ -36095,13 +35988,13 @@ MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc
     char *state = (char *)lord + mli_state_room(sizeof *lord);
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.size) memcpy((char *)lord + life.at, &state, sizeof state);
-        state += mli_state_room(life.size);
+        const mli_life *life = mli_lives[i];
+        if (life->size) memcpy((char *)lord + life->at, &state, sizeof state);
+        state += mli_state_room(life->size);
     }
     for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.init) life.init(lord, desc);
+        const mli_life *life = mli_lives[i];
+        if (life->init) life->init(lord, desc);
     }
 }
 /* Calls each module's function `open`, which applies a description to a registered ledger. */
@@ -36109,8 +36002,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_
     memlord_result r = MEMLORD_OK;
     size_t i;
     for (i = 0; i < MLI_LIVES && r == MEMLORD_OK; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.open) r = life.open(lord, desc);
+        const mli_life *life = mli_lives[i];
+        if (life->open) r = life->open(lord, desc);
     }
     return r;
 }
@@ -36118,16 +36011,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord) {
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.stop) life.stop(lord);
+        const mli_life *life = mli_lives[i];
+        if (life->stop) life->stop(lord);
     }
 }
 /* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     size_t i;
     for (i = MLI_LIVES; i--;) {
-        const mli_life life = mli_life_at(i);
-        if (life.free) life.free(lord);
+        const mli_life *life = mli_lives[i];
+        if (life->free) life->free(lord);
     }
 }
 
@@ -36140,18 +36033,18 @@ MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     memlord *lord;
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (!life.lock) continue;
+        const mli_life *life = mli_lives[i];
+        if (!life->lock) continue;
         MLI_LEDGERS_EACH(lord)
-            life.lock(lord, take);
+            life->lock(lord, take);
     }
 }
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
-        const mli_life life = mli_life_at(i);
-        if (life.forked) life.forked(lord);
+        const mli_life *life = mli_lives[i];
+        if (life->forked) life->forked(lord);
     }
 }
 #endif

@@ -34,7 +34,7 @@ ROW = re.compile(r' X\(((?:"[^"]*"|[^"()])*)\)(?: *\n? */\* ((?:.|\n)*?) \*/)?')
 WIDTH = 100
 COMMENT = r'(?:/\*(?:(?!\*/).)*\*/\n)?'
 PROTOTYPES = re.compile(rf'^({COMMENT})((?:MLI_PRIVATE\b[^;{{}}#/]*;\n)+)', re.M | re.S)
-FUNCTION = re.compile(rf'^{COMMENT}(MLI_PRIVATE\b[^;{{}}#/]*?\b(mli_\w+)\([^;{{}}#/]*)\{{', re.M | re.S)
+DEFINED = re.compile(rf'^{COMMENT}(MLI_PRIVATE\b[^;{{}}#/=]*)(?:= )?\{{', re.M | re.S)
 PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API|MLI_API_INLINE)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
 CALLED = re.compile(r'^(?:MEMLORD_API|MLI_API_INLINE)\b.*?\b(memlord_\w+)\(', re.M)
 GROUP = re.compile(r'^/\* -- ([\w ]+?)(?:: (.+?))? --', re.M)
@@ -151,29 +151,29 @@ def conditions(text):
 
 def without_prototypes(head, body):
     """The lines of a header and of its body. A prototype is left out if nothing names the function
-    before its body. Its comment then stands above the function."""
+    before its body; so is the declaration of a table. Its comment then stands above the definition."""
     text, below = (''.join(line[0] + '\n' for line in lines) for lines in (head, body))
-    functions = {}
-    for found in FUNCTION.finditer(below):
-        functions.setdefault(found.group(2), []).append(found)
+    text = re.sub(r'^MLI_TABLE\((.*)\)$', r'MLI_PRIVATE \1;', text, flags=re.M)
+    definitions = {}
+    for found in DEFINED.finditer(below):
+        definitions.setdefault(''.join(found.group(1).split()), []).append(found)
     gone, moved = set(), {}
     for group in PROTOTYPES.finditer(text):
         places, at = [], group.start(2)
         for prototype in group.group(2).split(';\n')[:-1]:
-            line, at = at, at + len(prototype) + 2
-            name = re.search(r'\b(mli_\w+)\(', prototype).group(1)
-            function = functions.get(name, [])
-            if (len(function) == 1 and ''.join(function[0].group(1).split()) == ''.join(prototype.split()) and
-                    conditions(text[:at]) == conditions(below[:function[0].start()])):
-                between = text[at:] + below[:function[0].start(1)]
-                if not re.search(rf'\b{name}\b', re.sub(r'/\*.*?\*/', '', between, flags=re.S)):
-                    places.append((line, at, function[0].start()))
+            start, at = at, at + len(prototype) + 2
+            found = definitions.get(''.join(prototype.split()), [])
+            if len(found) == 1 and conditions(text[:at]) == conditions(below[:found[0].start()]):
+                between = re.sub(r'/\*.*?\*/', '', text[at:] + below[:found[0].start(1)], flags=re.S)
+                name = re.search(r'\b(mli_\w+)[([]|\b(\w+)$', prototype)
+                if not re.search(rf'\b{name.group(1) or name.group(2)}\b', between):
+                    places.append((start, at, found[0].start()))
                     continue
             places.append(None)
         if group.group(1) and len(places) > 1 and None in places:
             continue
-        for place in filter(None, places):
-            gone.update(range(text.count('\n', 0, place[0]), text.count('\n', 0, place[1])))
+        for start, end, _ in filter(None, places):
+            gone.update(range(text.count('\n', 0, start), text.count('\n', 0, end)))
         if group.group(1) and places[0]:
             comment = range(text.count('\n', 0, group.start()), text.count('\n', 0, group.start(2)))
             gone.update(comment)

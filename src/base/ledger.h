@@ -141,8 +141,8 @@ typedef struct mli_phys {
    functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
    and the type of the state is here. Otherwise that type is in the body of the module, and the
    ledger has a pointer to the state, so that the compiler lets no other module read it. A new
-   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a table
+   mli_x_life in x.h and x.c, which embed/lives reads: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -276,8 +276,8 @@ struct memlord {
                               this */
 };
 
-/* What a module does in the life of a ledger. The module x fills in this struct in its function
-   mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
+/* What a module does in the life of a ledger. The module x has its mli_x_life, which embed/lives
+   reads. A member that the module does not need is 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
                     else 0 */
@@ -300,8 +300,7 @@ typedef struct mli_life {
        before this one does. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
-#define MLI_LIFE_STATE(life, module)                                                          \
-    ((life)->size = sizeof(struct mli_##module##_state), (life)->at = offsetof(memlord, module))
+#define MLI_LIFE_STATE(module) sizeof(struct mli_##module##_state), offsetof(memlord, module)
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);

@@ -124,12 +124,8 @@ static MLI_COLD void mli_log_forked(memlord *lord) {
         lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
     mli_u32_store(&lord->log->setting, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life) {
-    MLI_LIFE_STATE(life, log);
-    life->init = mli_log_init;
-    life->lock = mli_log_lock;
-    life->forked = mli_log_forked;
-}
+MLI_PRIVATE const mli_life mli_log_life = {MLI_LIFE_STATE(log), mli_log_init, NULL, NULL,
+                                           mli_log_lock, mli_log_forked, NULL};
 
 /* -- public -- */
 

@@ -34,6 +34,6 @@ MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char
 /* Writes an amount as "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
-MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
+MLI_TABLE(const mli_life mli_log_life)
 
 #endif

@@ -394,9 +394,7 @@ MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
     allocator.free(allocator.user, lord, size);
     mli_busy_end(generation);
 }
-MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life) {
-    life->lock = mli_memory_lock;
-}
+MLI_PRIVATE const mli_life mli_memory_life = {0, 0, NULL, NULL, NULL, mli_memory_lock, NULL, NULL};
 
 /* -- public -- */
 

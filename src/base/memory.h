@@ -42,6 +42,6 @@ MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator,
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
 
-MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
+MLI_TABLE(const mli_life mli_memory_life)
 
 #endif

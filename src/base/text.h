@@ -10,7 +10,8 @@
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* the name of each device type, such as "cpu" */
+/* The name of each device type, such as "cpu". */
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */

@@ -250,12 +250,8 @@ static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
-MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
-    MLI_LIFE_STATE(life, accounts);
-    life->init = mli_accounts_init;
-    life->lock = mli_accounts_lock;
-    life->free = mli_accounts_free;
-}
+MLI_PRIVATE const mli_life mli_accounts_life = {MLI_LIFE_STATE(accounts), mli_accounts_init, NULL,
+                                                NULL, mli_accounts_lock, NULL, mli_accounts_free};
 
 /* -- public -- */
 

@@ -124,6 +124,6 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
                                                  uint64_t *held);
 
-MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
+MLI_TABLE(const mli_life mli_accounts_life)
 
 #endif

@@ -262,11 +262,8 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     lord->anomalies->left_out = 0;
     mli_lock_drop(&lord->anomalies->lock);
 }
-MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
-    MLI_LIFE_STATE(life, anomalies);
-    life->init = mli_anomalies_init;
-    life->lock = mli_anomalies_lock;
-}
+MLI_PRIVATE const mli_life mli_anomalies_life = {MLI_LIFE_STATE(anomalies), mli_anomalies_init,
+                                                 NULL, NULL, mli_anomalies_lock, NULL, NULL};
 
 /* -- public -- */
 

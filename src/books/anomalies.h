@@ -56,6 +56,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
 
 /* Forgets all anomalies. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
+MLI_TABLE(const mli_life mli_anomalies_life)
 
 #endif

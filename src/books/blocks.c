@@ -672,6 +672,5 @@ MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
         mli_u64_store(&route->copied_bytes, 0);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
-    MLI_LIFE_STATE(life, blocks);
-}
+MLI_PRIVATE const mli_life mli_blocks_life = {MLI_LIFE_STATE(blocks), NULL, NULL, NULL, NULL, NULL,
+                                              NULL};

@@ -239,6 +239,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
 
 /* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
+MLI_TABLE(const mli_life mli_blocks_life)
 
 #endif

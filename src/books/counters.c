@@ -596,8 +596,5 @@ static MLI_COLD void mli_counters_free(memlord *lord) {
     for (book = 0; book < MLI_BOOKS; book++)
         mli_vector_free(lord, &lord->counters.rows[book], sizeof(mli_row));
 }
-MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
-    life->init = mli_counters_init;
-    life->forked = mli_counters_forked;
-    life->free = mli_counters_free;
-}
+MLI_PRIVATE const mli_life mli_counters_life = {0, 0, mli_counters_init, NULL, NULL, NULL,
+                                                mli_counters_forked, mli_counters_free};

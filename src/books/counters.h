@@ -326,6 +326,6 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 /* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
    Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
-MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
+MLI_TABLE(const mli_life mli_counters_life)
 
 #endif

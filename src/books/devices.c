@@ -144,9 +144,8 @@ static MLI_COLD void mli_devices_init(memlord *lord, const memlord_desc *desc) {
     host->lord = lord;
     host->device = memlord_device_cpu();
 }
-MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life) {
-    life->init = mli_devices_init;
-}
+MLI_PRIVATE const mli_life mli_devices_life = {0, 0, mli_devices_init, NULL, NULL, NULL, NULL,
+                                               NULL};
 
 /* -- public -- */
 

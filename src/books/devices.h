@@ -67,6 +67,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
    index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
-MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
+MLI_TABLE(const mli_life mli_devices_life)
 
 #endif

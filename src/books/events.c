@@ -311,10 +311,8 @@ static MLI_COLD void mli_events_free(memlord *lord) {
     mli_ring *ring = mli_ring_of(lord);
     if (ring) mli_own_free(lord, ring, ring->size);
 }
-MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
-    life->forked = mli_events_forked;
-    life->free = mli_events_free;
-}
+MLI_PRIVATE const mli_life mli_events_life = {0, 0, NULL, NULL, NULL, NULL, mli_events_forked,
+                                              mli_events_free};
 
 /* -- public -- */
 

@@ -133,6 +133,6 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
 
 /* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
+MLI_TABLE(const mli_life mli_events_life)
 
 #endif

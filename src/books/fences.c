@@ -347,9 +347,5 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
-    MLI_LIFE_STATE(life, fences);
-    life->init = mli_fences_init;
-    life->lock = mli_fences_lock;
-    life->forked = mli_fences_forked;
-}
+MLI_PRIVATE const mli_life mli_fences_life = {MLI_LIFE_STATE(fences), mli_fences_init, NULL, NULL,
+                                              mli_fences_lock, mli_fences_forked, NULL};

@@ -162,6 +162,6 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
    further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
 
-MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
+MLI_TABLE(const mli_life mli_fences_life)
 
 #endif

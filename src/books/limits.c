@@ -518,13 +518,8 @@ static MLI_COLD void mli_limits_forked(memlord *lord) {
 static MLI_COLD void mli_limits_free(memlord *lord) {
     mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
 }
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
-    MLI_LIFE_STATE(life, limits);
-    life->init = mli_limits_init;
-    life->lock = mli_limits_lock;
-    life->forked = mli_limits_forked;
-    life->free = mli_limits_free;
-}
+MLI_PRIVATE const mli_life mli_limits_life = {MLI_LIFE_STATE(limits), mli_limits_init, NULL, NULL,
+                                              mli_limits_lock, mli_limits_forked, mli_limits_free};
 
 /* -- public -- */
 

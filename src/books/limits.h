@@ -163,6 +163,6 @@ MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlor
    that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded);
 
-MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
+MLI_TABLE(const mli_life mli_limits_life)
 
 #endif

@@ -279,8 +279,5 @@ static MLI_COLD void mli_map_free(memlord *lord) {
         mli_own_free(lord, mli_table_at(s), (size_t)s->size * MLI_BUCKET_BYTES);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
-    life->init = mli_map_init;
-    life->lock = mli_map_lock;
-    life->free = mli_map_free;
-}
+MLI_PRIVATE const mli_life mli_map_life = {0, 0, mli_map_init, NULL, NULL, mli_map_lock, NULL,
+                                           mli_map_free};

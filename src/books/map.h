@@ -472,6 +472,6 @@ MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, ml
    home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
+MLI_TABLE(const mli_life mli_map_life)
 
 #endif

@@ -380,9 +380,5 @@ static MLI_COLD void mli_names_free(memlord *lord) {
     }
     mli_dict_end(lord, &lord->names->strings);
 }
-MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
-    MLI_LIFE_STATE(life, names);
-    life->init = mli_names_init;
-    life->open = mli_names_open;
-    life->free = mli_names_free;
-}
+MLI_PRIVATE const mli_life mli_names_life = {MLI_LIFE_STATE(names), mli_names_init, mli_names_open,
+                                             NULL, NULL, NULL, mli_names_free};

@@ -128,6 +128,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
    with the release stores in mli_row_add_locked. */
 MLI_PRIVATE uint32_t mli_row_next(memlord *lord, int book, uint32_t dev, uint32_t number);
 
-MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
+MLI_TABLE(const mli_life mli_names_life)
 
 #endif

@@ -308,9 +308,7 @@ static MLI_COLD void mli_parts_end(memlord *lord) {
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
 }
-MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
-    life->free = mli_parts_end;
-}
+MLI_PRIVATE const mli_life mli_parts_life = {0, 0, NULL, NULL, NULL, NULL, NULL, mli_parts_end};
 
 /* -- public -- */
 

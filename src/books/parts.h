@@ -132,6 +132,6 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
 
-MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
+MLI_TABLE(const mli_life mli_parts_life)
 
 #endif

@@ -480,9 +480,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
 
 /* -- life -- */
 
-MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
-    MLI_LIFE_STATE(life, sites);
-}
+MLI_PRIVATE const mli_life mli_sites_life = {MLI_LIFE_STATE(sites), NULL, NULL, NULL, NULL, NULL,
+                                             NULL};
 
 /* -- public -- */
 

@@ -102,7 +102,8 @@ typedef struct mli_site_record {
    leads to the one seen before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
-MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
+/* Two empty strings and line 0. */
+MLI_TABLE(const memlord_site mli_no_site)
 
 /* Returns the site that the index has for `identity`, a struct of the host or a return address.
    Returns NULL if the index has none. */
@@ -165,6 +166,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 
-MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
+MLI_TABLE(const mli_life mli_sites_life)
 
 #endif

@@ -709,12 +709,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     }
     mli_u64_store(&lord->stacks.cut, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
-    life->init = mli_stacks_init;
-    life->lock = mli_stacks_lock;
-    life->forked = mli_stacks_forked;
-    life->free = mli_stacks_free;
-}
+MLI_PRIVATE const mli_life mli_stacks_life = {0, 0, mli_stacks_init, NULL, NULL, mli_stacks_lock,
+                                              mli_stacks_forked, mli_stacks_free};
 
 /* -- public -- */
 

@@ -153,6 +153,6 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
+MLI_TABLE(const mli_life mli_stacks_life)
 
 #endif

@@ -385,10 +385,8 @@ static MLI_COLD void mli_tags_free(memlord *lord) {
     mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
-MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
-    life->init = mli_tags_init;
-    life->free = mli_tags_free;
-}
+MLI_PRIVATE const mli_life mli_tags_life = {0, 0, mli_tags_init, NULL, NULL, NULL, NULL,
+                                            mli_tags_free};
 
 /* -- public -- */
 

@@ -138,6 +138,6 @@ MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char
    ledger, too. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
-MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
+MLI_TABLE(const mli_life mli_tags_life)
 
 #endif

@@ -357,6 +357,5 @@ MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
 #endif
-MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
-    life->init = mli_threads_init;
-}
+MLI_PRIVATE const mli_life mli_threads_life = {0, 0, mli_threads_init, NULL, NULL, NULL, NULL,
+                                               NULL};

@@ -12,6 +12,7 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 
@@ -440,6 +441,6 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
 
-MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
+MLI_TABLE(const mli_life mli_threads_life)
 
 #endif

@@ -364,10 +364,8 @@ static const mli_saver mli_export_saver = {mli_export_save};
 static MLI_COLD memlord_result mli_saving_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->output_dir, &lord->saving->output_dir);
 }
-MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
-    MLI_LIFE_STATE(life, saving);
-    life->open = mli_saving_open;
-}
+MLI_PRIVATE const mli_life mli_saving_life = {MLI_LIFE_STATE(saving), NULL, mli_saving_open, NULL,
+                                              NULL, NULL, NULL};
 
 /* -- public -- */
 

@@ -11,6 +11,6 @@
 #include "os/knobs.h"
 #include "base/ledger.h"
 
-MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
+MLI_TABLE(const mli_life mli_saving_life)
 
 #endif

@@ -760,13 +760,8 @@ static MLI_COLD void mli_bands_free(memlord *lord) {
         mli_strategy_free(lord, s);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
-    MLI_LIFE_STATE(life, bands);
-    life->init = mli_bands_init;
-    life->lock = mli_bands_lock;
-    life->forked = mli_bands_forked;
-    life->free = mli_bands_free;
-}
+MLI_PRIVATE const mli_life mli_bands_life = {MLI_LIFE_STATE(bands), mli_bands_init, NULL, NULL,
+                                             mli_bands_lock, mli_bands_forked, mli_bands_free};
 
 /* -- public -- */
 

@@ -60,6 +60,6 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
    passed. Does nothing if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
+MLI_TABLE(const mli_life mli_bands_life)
 
 #endif

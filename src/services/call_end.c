@@ -142,11 +142,8 @@ static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
-    MLI_LIFE_STATE(life, call_end);
-    life->init = mli_call_end_init;
-    life->forked = mli_call_end_forked;
-}
+MLI_PRIVATE const mli_life mli_call_end_life = {MLI_LIFE_STATE(call_end), mli_call_end_init, NULL,
+                                                NULL, NULL, mli_call_end_forked, NULL};
 
 /* -- public -- */
 

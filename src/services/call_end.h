@@ -39,6 +39,6 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
    samples physical devices that have no poller, and runs band checks. It runs host code. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
-MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
+MLI_TABLE(const mli_life mli_call_end_life)
 
 #endif

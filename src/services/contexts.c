@@ -217,12 +217,8 @@ static MLI_COLD void mli_contexts_free(memlord *lord) {
     for (i = 1; i < n; i++) mli_spans_free(lord, &mli_context_at(lord, i)->own);
     mli_vector_free(lord, &lord->contexts->all, sizeof(mli_context_record));
 }
-MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
-    MLI_LIFE_STATE(life, contexts);
-    life->init = mli_contexts_init;
-    life->lock = mli_contexts_locks;
-    life->free = mli_contexts_free;
-}
+MLI_PRIVATE const mli_life mli_contexts_life = {MLI_LIFE_STATE(contexts), mli_contexts_init, NULL,
+                                                NULL, mli_contexts_locks, NULL, mli_contexts_free};
 
 /* -- public -- */
 

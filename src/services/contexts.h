@@ -29,6 +29,6 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
-MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
+MLI_TABLE(const mli_life mli_contexts_life)
 
 #endif

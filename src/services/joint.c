@@ -164,9 +164,5 @@ static MLI_COLD void mli_joint_forked(memlord *lord) {
 static MLI_COLD void mli_joint_free(memlord *lord) {
     mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
 }
-MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
-    MLI_LIFE_STATE(life, joint);
-    life->init = mli_joint_init;
-    life->forked = mli_joint_forked;
-    life->free = mli_joint_free;
-}
+MLI_PRIVATE const mli_life mli_joint_life = {MLI_LIFE_STATE(joint), mli_joint_init, NULL, NULL,
+                                             NULL, mli_joint_forked, mli_joint_free};

@@ -63,6 +63,6 @@ MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
 #endif
 
-MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life);
+MLI_TABLE(const mli_life mli_joint_life)
 
 #endif

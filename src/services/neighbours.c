@@ -713,13 +713,9 @@ static MLI_COLD void mli_neighbours_mend(memlord *lord) {
     const mli_neighbours *service = mli_neighbours_of(lord);
     if (service) service->forked(lord);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
-    MLI_LIFE_STATE(life, neighbours);
-    life->init = mli_neighbours_init;
-    life->stop = mli_neighbours_stop;
-    life->lock = mli_neighbours_lock;
-    life->forked = mli_neighbours_mend;
-}
+MLI_PRIVATE const mli_life mli_neighbours_life = {MLI_LIFE_STATE(neighbours), mli_neighbours_init,
+                                                  NULL, mli_neighbours_stop, mli_neighbours_lock,
+                                                  mli_neighbours_mend, NULL};
 
 /* -- public -- */
 
@@ -818,7 +814,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     (void)lord;
     return NULL;
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
+MLI_PRIVATE const mli_life mli_neighbours_life = {0, 0, NULL, NULL, NULL, NULL, NULL, NULL};
 
 MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                              const char *text) {

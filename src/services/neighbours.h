@@ -55,6 +55,6 @@ typedef struct mli_neighbours {
    store in memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
-MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
+MLI_TABLE(const mli_life mli_neighbours_life)
 
 #endif

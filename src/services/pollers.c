@@ -150,13 +150,9 @@ static MLI_COLD void mli_pollers_forked(memlord *lord) {
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
-MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
-    MLI_LIFE_STATE(life, pollers);
-    life->init = mli_pollers_init;
-    life->open = mli_pollers_open;
-    life->stop = mli_pollers_stop;
-    life->forked = mli_pollers_forked;
-}
+MLI_PRIVATE const mli_life mli_pollers_life = {MLI_LIFE_STATE(pollers), mli_pollers_init,
+                                               mli_pollers_open, mli_pollers_stop, NULL,
+                                               mli_pollers_forked, NULL};
 
 /* -- public -- */
 

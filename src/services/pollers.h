@@ -9,6 +9,6 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
+MLI_TABLE(const mli_life mli_pollers_life)
 
 #endif

@@ -302,11 +302,8 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
                 "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
-    MLI_LIFE_STATE(life, retry);
-    life->init = mli_retry_init;
-    life->open = mli_retry_open;
-}
+MLI_PRIVATE const mli_life mli_retry_life = {MLI_LIFE_STATE(retry), mli_retry_init, mli_retry_open,
+                                             NULL, NULL, NULL, NULL};
 
 /* -- public -- */
 

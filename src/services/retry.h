@@ -13,6 +13,6 @@
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
+MLI_TABLE(const mli_life mli_retry_life)
 
 #endif

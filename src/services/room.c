@@ -471,12 +471,8 @@ static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_phys_storage(lord, i)->sampler = NULL;
 }
-MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
-    MLI_LIFE_STATE(life, room);
-    life->init = mli_room_init;
-    life->open = mli_room_open;
-    life->forked = mli_room_forked;
-}
+MLI_PRIVATE const mli_life mli_room_life = {MLI_LIFE_STATE(room), mli_room_init, mli_room_open,
+                                            NULL, NULL, mli_room_forked, NULL};
 
 /* -- the pool of the host -- */
 

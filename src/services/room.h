@@ -66,6 +66,6 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
-MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
+MLI_TABLE(const mli_life mli_room_life)
 
 #endif

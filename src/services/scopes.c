@@ -592,11 +592,8 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
         mli_own_free(lord, scope, sizeof *scope);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
-    MLI_LIFE_STATE(life, scopes);
-    life->forked = mli_scopes_forked;
-    life->free = mli_scopes_free;
-}
+MLI_PRIVATE const mli_life mli_scopes_life = {MLI_LIFE_STATE(scopes), NULL, NULL, NULL, NULL,
+                                              mli_scopes_forked, mli_scopes_free};
 
 /* -- public -- */
 

@@ -95,6 +95,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 /* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
    added. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
+MLI_TABLE(const mli_life mli_scopes_life)
 
 #endif

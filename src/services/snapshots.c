@@ -490,14 +490,9 @@ static MLI_COLD void mli_snapshots_free(memlord *lord) {
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
-MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
-    MLI_LIFE_STATE(life, snapshots);
-    life->init = mli_snapshots_init;
-    life->stop = mli_snapshots_stop;
-    life->lock = mli_snapshots_lock;
-    life->forked = mli_snapshots_forked;
-    life->free = mli_snapshots_free;
-}
+MLI_PRIVATE const mli_life mli_snapshots_life = {MLI_LIFE_STATE(snapshots), mli_snapshots_init,
+                                                 NULL, mli_snapshots_stop, mli_snapshots_lock,
+                                                 mli_snapshots_forked, mli_snapshots_free};
 
 /* -- public -- */
 

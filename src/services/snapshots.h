@@ -124,6 +124,6 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc);
-MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
+MLI_TABLE(const mli_life mli_snapshots_life)
 
 #endif
