@@ -38,7 +38,6 @@ typedef struct mli_entry {
 #define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
 /* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
    bit. */
-#define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
     return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;

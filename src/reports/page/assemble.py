@@ -134,11 +134,11 @@ def array(name, text):
 
 def words(name, data):
     """Returns an array of words that hold bytes, the first in the highest bits."""
-    line = (COLUMNS - 4) // 20 * 8
+    line = (COLUMNS - 4) // 19 * 8
     rows = [["0x" + data[j:j + 8].ljust(8, b"\0").hex() for j in range(i, min(i + line, len(data)), 8)]
             for i in range(0, len(data), line)]
     return "#define MLI_HTML_%s %d /* the bytes that mli_html_%s holds */\nstatic const uint64_t mli_html_%s[] = {\n%s};\n" % (
-        name.upper(), len(data), name, name, ",\n".join("    " + ", ".join(row) for row in rows))
+        name.upper(), len(data), name, name, ",\n".join("    " + ",".join(row) for row in rows))
 
 
 def section():
