@@ -3639,8 +3639,8 @@ private:
 #if defined(__GNUC__)
 #define MLI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MLI_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define MLI_COLD __attribute__((noinline, cold))
-#define MLI_NOINLINE __attribute__((noinline))
+#define MLI_COLD __attribute__((cold)) /* the code is small; other cold code may inline it */
+#define MLI_NOINLINE __attribute__((noinline)) /* keeps a large stack frame apart, too */
 #define MLI_HOT inline __attribute__((always_inline))
 #elif defined(_MSC_VER)
 #define MLI_LIKELY(x) (x)
@@ -12292,7 +12292,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
    main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
-static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
+static MLI_NOINLINE MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
     mli_out o;
@@ -22162,8 +22162,8 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
-                                const memlord_gc_result *result) {
+static MLI_NOINLINE MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
+                                             const memlord_gc_result *result) {
     static const char reasons[] =
 #define MLI_X(name, text) text "\0"
         MLI_REASONS(MLI_X);
@@ -25954,8 +25954,8 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
    released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
    mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
    event left to wait for. */
-static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
-                                    uint64_t needed, uint64_t out, uint32_t ms) {
+static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, uint64_t needed,
+                                                 uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
     const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
@@ -26117,7 +26117,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
    withdraws that request after the pause. */
-static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+static MLI_NOINLINE MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised;

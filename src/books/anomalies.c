@@ -157,7 +157,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
 }
 /* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
    main x.c:12; born at load y.c:3 [weights]". mli_refusal_log writes the line of a refusal. */
-static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
+static MLI_NOINLINE MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
     mli_out o;

@@ -13,8 +13,8 @@
 #if defined(__GNUC__)
 #define MLI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MLI_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define MLI_COLD __attribute__((noinline, cold))
-#define MLI_NOINLINE __attribute__((noinline))
+#define MLI_COLD __attribute__((cold)) /* the code is small; other cold code may inline it */
+#define MLI_NOINLINE __attribute__((noinline)) /* keeps a large stack frame apart, too */
 #define MLI_HOT inline __attribute__((always_inline))
 #elif defined(_MSC_VER)
 #define MLI_LIKELY(x) (x)

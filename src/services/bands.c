@@ -531,8 +531,8 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
-                                const memlord_gc_result *result) {
+static MLI_NOINLINE MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
+                                             const memlord_gc_result *result) {
     static const char reasons[] =
 #define MLI_X(name, text) text "\0"
         MLI_REASONS(MLI_X);

@@ -61,8 +61,8 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
    released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
    mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
    event left to wait for. */
-static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
-                                    uint64_t needed, uint64_t out, uint32_t ms) {
+static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, uint64_t needed,
+                                                 uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
     const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
@@ -224,7 +224,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function sleep_ms. Asks the neighbours for memory before the pause, and
    withdraws that request after the pause. */
-static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+static MLI_NOINLINE MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised;
