@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.5.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.6.0-dev, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -522,7 +522,7 @@
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.5.1"
+#define MEMLORD_VERSION "0.6.0-dev"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
