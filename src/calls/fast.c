@@ -581,7 +581,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
     mli_spot_keep(&home, &probe, beyond);
     mli_shard_leave(t);
-    return fits ? MEMLORD_OK : MLI_PASS;
+    return fits ? 0 : MLI_PASS;
 }
 
 /* -- one realloc -- */
@@ -708,7 +708,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     has = mli_home_room(&home) != NULL;
     mli_home_unlock(&home);
     mli_shard_leave(t);
-    return has ? MEMLORD_OK : MLI_PASS;
+    return has ? 0 : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
                                              const mli_entry *from, uint32_t slot,
