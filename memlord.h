@@ -7920,6 +7920,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
@@ -7944,8 +7945,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
-    MLI_SPECIAL_SERVED =
-        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
+    MLI_SPECIAL_SERVED = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE |
+                         MLI_SPECIAL_STACKS | MLI_SPECIAL_ACCOUNT
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
@@ -7996,6 +7997,17 @@ typedef struct mli_current {
                               or adopted some of them */
     mli_context *context;
 } mli_current;
+
+/* A block that a realloc of this thread has taken off the map, until the realloc ends. The process
+   may be killed meanwhile, and a reader of its memory finds the block here. If the map has the same
+   key, the slot does not count. The key is stored last, by a release. */
+#define MLI_SLOTS 4
+typedef struct mli_slot {
+    mli_u64 key;          /* 0: the slot is vacant */
+    uint64_t word1, word2; /* of the entry */
+    double scale;         /* the block's sampled stack: see mli_pick */
+    uint32_t row, type;
+} mli_slot;
 
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
 typedef struct mli_debug_note {
@@ -8087,6 +8099,10 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
+    mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
+    struct mli_side_record *sides[MLI_SIDES_MAX]; /* side records of blocks that the thread has
+                                freed, for its next blocks with an account */
+    uint32_t side_count;     /* how many there are; the records are all zeros */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -8129,9 +8145,11 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+    MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
+                              key from them; the end of a call has no work for this bit */
+    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
                               of that type are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+    MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
                                                          (mli_watch) are set */
@@ -8160,6 +8178,11 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
+
+/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
+   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
+   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key);
 
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
@@ -8311,6 +8334,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
 #define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
+
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key) {
+    MLI_REQUIRE(key || !number || mli_is_inside());
+    mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
+    if (!number) return;
+    if (!t || t->id != number / MLI_SLOTS)
+        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+}
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -9837,6 +9869,7 @@ typedef struct mli_row_delta {
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
+    uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
@@ -10243,6 +10276,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
+        mli_slot_move(lord, d->slot, 0);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -11387,6 +11421,11 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held);
 
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
+   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
+   called inside a shard. */
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes);
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with
    memlord_account_charge. */
@@ -11596,6 +11635,18 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
     r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
     mli_lock_drop(&b->lock);
     return r == MEMLORD_OK;
+}
+
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes) {
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_selects(b->stat.device, device) &&
+           mli_account_fits(b->stat.bytes + b->held, bytes, MLI_BYTES_MAX);
+    if (fits) (void)mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
@@ -16556,6 +16607,20 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
                                  memlord_account account, uint64_t bytes);
 
+/* Charges a new block of the fast way to an account, and returns its word2, which points to a side
+   record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
+   changed nothing, if the thread has no such record, or if mli_account_charge_on returns 0. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes);
+/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
+   more than an account. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
+/* Takes a freed block off its account, and keeps its side record for the thread. Requires:
+   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
+   record any more. */
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
+
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
@@ -16651,6 +16716,32 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record 
     else if (!mli_ticket_charge(lord, call, account, bytes - side->charged))
         return;
     side->charged = bytes;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes) {
+    mli_side_record *side;
+    if (!t->side_count || !mli_account_charge_on(lord, account, device, bytes)) return 0;
+    side = t->sides[--t->side_count];
+    side->word2 = word2;
+    side->account = account;
+    side->charged = bytes;
+    return (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
+}
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
+    const mli_side_record *side = mli_side_record_of(word2);
+    const memlord_meta *meta = &side->meta;
+    if (side->fences || side->serial || side->parts || side->refs) return 1;
+    if (meta->name || meta->dtype || meta->rank || meta->flags) return 1;
+    return side->word2;
+}
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2) {
+    mli_side_record *side = mli_side_record_of(word2);
+    MLI_REQUIRE(t->side_count < MLI_SIDES_MAX);
+    mli_account_credit_block(lord, side->account, side->charged);
+    memset(side, 0, sizeof *side);
+    t->sides[t->side_count++] = side;
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
@@ -17015,10 +17106,12 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no
+   memory to record it, or no room for its device. If `r` is another error, counts nothing. Returns
+   `r`. If the device has no number (dev), counts the alloc for the ledger as a whole. A later free
+   of the storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes);
@@ -17108,11 +17201,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
                                                     memlord_device d, uint64_t key, int how,
                                                     mli_entry *gone, mli_fence_record **chain);
 
+/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
+   the slot, or 0 if none is vacant or if the threads without a record share this one. */
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
    *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. */
+   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
+   gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick);
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
    its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
@@ -17122,8 +17221,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Ends a detached block: counts it as closed, and frees its side record. */
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
+/* Ends a detached block: counts it as closed, makes its slot vacant, and frees its side record. */
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot);
 
 /* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
    `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
@@ -17131,14 +17231,15 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, and counts the change. If `site` is not NULL, it becomes the block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+   size, counts the change, and makes its slot vacant. If `site` is not NULL, it becomes the block's
+   site. With `moves` the change counts as the end of one block and the start of another, else as a
+   change of size. *rows gets the word2 that the entry would have without a side record. The caller
+   cannot read this word2 from the side record: another thread may free the side record once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts an
+   alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
-                                            uint64_t key, uint64_t bytes, const memlord_site *site,
-                                            int moves, uint64_t *rows);
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, or NULL if there is none. The member `next` of a route
    leads to the one made before it. */
@@ -17173,7 +17274,8 @@ struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
     mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys */
+                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
+                                               set, but for a moment */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -17195,11 +17297,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0};
     return d;
 }
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0};
     return d;
 }
 
@@ -17298,19 +17400,21 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
-        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+        if (!mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) continue;
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+        return;
     }
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
-static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
     for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+        if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
+            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
         return 1;
     }
     return 0;
@@ -17528,7 +17632,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
     if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
@@ -17613,14 +17717,30 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_slot *slot = t->slots;
+    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
+    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    slot->word1 = e->word1;
+    slot->word2 = e->word2;
+    slot->scale = pick->scale;
+    slot->row = pick->row;
+    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
+    mli_u64_store_release(&slot->key, e->key);
+    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+}
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
+        if (slot) *slot = mli_slot_take(lord, t, out, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -17648,10 +17768,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot) {
     mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
     d.attaches = MLI_BYTES(e->word1) + 1;
+    d.slot = slot;
     mli_cells_make(lord, t, &d, 1);
     mli_shard_enter_to_count(lord, t);
     mli_count(lord, t, &d, 1);
@@ -17667,8 +17789,8 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
-                                            uint64_t key, uint64_t bytes, const memlord_site *site,
-                                            int moves, uint64_t *rows) {
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows) {
     mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     const uint32_t from = MLI_DEV(e->word1);
@@ -17698,6 +17820,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
         n = 3;
     }
     d[0].attaches = had + 1;
+    d[0].slot = slot;
+    mli_slot_move(lord, slot, key);
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         const memlord_account account =
@@ -17712,7 +17836,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
     r = mli_entry_put(lord, call, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, was);
-    mli_entry_abandon(lord, t, e);
+    mli_entry_abandon(lord, t, e, slot);
     return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
@@ -17779,7 +17903,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, call, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick, NULL))
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
@@ -17788,7 +17912,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
-    r = mli_entry_attach(lord, call, &e, key, bytes, site, 1, &rows);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
@@ -18319,12 +18443,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
    (mli_fence_is_running). */
 
 /* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
+   these already.
    May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
    the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }
@@ -19106,17 +19231,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 /* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out, as mli_entry_detach does. Returns MEMLORD_OK
-   or MLI_PASS. */
+/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
+   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out);
+                                             mli_entry *out, uint32_t *slot);
 /* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
-   or MLI_PASS. Requires: this thread detached the block. */
+   or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site);
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site);
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
@@ -19258,12 +19384,22 @@ static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
     return 1;
 }
 
-/* Returns 1 if the fast way serves an alloc with these options: no ticket, no account, and no other
-   stream than that of the thread. */
+/* Returns 1 if the fast way serves an alloc with these options: no ticket, and no other stream than
+   that of the thread. */
 static MLI_HOT int mli_opts_served(const mli_thread *t, const memlord_alloc_opts *opts) {
-    return !opts->ticket && (!opts->account || opts->account == MEMLORD_NONE) &&
-           (!opts->stream ||
-            t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+    return !opts->ticket && (!opts->stream ||
+                             t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+}
+/* Charges a new block to the account that the call or the thread names, and returns its word2.
+   Returns 0, and has changed nothing, if this way does not serve that. */
+static MLI_NOINLINE uint64_t mli_word2_charged(memlord *lord, mli_thread *t, memlord_device device,
+                                               const memlord_alloc_opts *opts, uint64_t word2,
+                                               uint64_t bytes) {
+    memlord_account account = opts ? opts->account : 0;
+    if (account == MEMLORD_NONE ||
+        (!account && !mli_selects(t->now.account_device, device)))
+        return word2;
+    return mli_side_open(lord, t, account ? account : t->now.account, device, word2, bytes);
 }
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
    cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
@@ -19299,7 +19435,8 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has more than one reference, a sampled stack or a side record, if its
+   Returns 0 if the block has more than one reference, a sampled stack or more than an account in a
+   side record, if its
    device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
    if the block has a site or a tag. The block is most often on `device`. The processor predicts
    that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
@@ -19320,14 +19457,18 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
             mli_type_of(lord, rows->dev) != (uint16_t)device.type)
             return 0;
     }
-    if (MLI_UNLIKELY(e->word2 & (plain ? MLI_ROWS_MASK : MLI_HAS_SIDE))) return 0;
     rows->word2 = e->word2;
-    row = plain ? 0 : MLI_SITE_ROW(e->word2);
+    if (plain) return !(e->word2 & MLI_ROWS_MASK);
+    if (MLI_UNLIKELY(rows->word2 & MLI_HAS_SIDE)) {
+        rows->word2 = mli_side_plain(e->word2);
+        if (rows->word2 & MLI_HAS_SIDE || t->side_count == MLI_SIDES_MAX) return 0;
+    }
+    row = MLI_SITE_ROW(rows->word2);
     if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    if (plain || !(e->word2 & MLI_TAG_BITS)) return 1;
+    if (!(rows->word2 & MLI_TAG_BITS)) return 1;
     rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
-    if (MLI_UNLIKELY((e->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
-        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(e->word2));
+    if (MLI_UNLIKELY((rows->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
+        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(rows->word2));
     return rows->tag_cell != NULL;
 }
 
@@ -19356,6 +19497,8 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     mli_shard_leave(t);
     if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
                                                             size */
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
@@ -19397,6 +19540,7 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     int64_t past = 0;
     mli_home home;
     mli_entry *e, put;
+    uint64_t word2;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         (opts && MLI_UNLIKELY(!mli_opts_served(t, opts))) ||
         ((special & MLI_SPECIAL_STACKS) && MLI_UNLIKELY(!mli_stack_passes(t, bytes))) ||
@@ -19409,15 +19553,24 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
         mli_shard_leave(t);
         return mli_open_pass(lord, device, storage, bytes, site, way);
     }
+    word2 = rows.word2;
+    if (!plain && MLI_UNLIKELY((special & MLI_SPECIAL_ACCOUNT) || (opts && opts->account))) {
+        word2 = e ? mli_word2_charged(lord, t, device, opts, word2, bytes) : 0;
+        if (!word2) {
+            mli_home_unlock(&home);
+            mli_shard_leave(t);
+            return mli_open_pass(lord, device, storage, bytes, site, way);
+        }
+    }
     if (plain || MLI_LIKELY(e != NULL)) {
         e->key = storage;
         e->word1 = bytes | rows.upper;
-        e->word2 = rows.word2;
+        e->word2 = word2;
         mli_home_store(&home);
     } else {
         put.key = storage;
         put.word1 = bytes | rows.upper;
-        put.word2 = rows.word2;
+        put.word2 = word2;
         past = -(int64_t)mli_window_insert(lord, t, (uint32_t)device.type, &put);
         if (past > 0) return mli_open_pass(lord, device, storage, bytes, site, way);
     }
@@ -19559,7 +19712,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     mli_probe probe;
     int beyond = 0;
     const mli_entry *e = NULL;
-    uint64_t bytes;
+    uint64_t bytes, word2;
     int64_t past;
     if (MLI_LIKELY(!(special & ~(uint32_t)MLI_SPECIAL_SERVED)))
         e = mli_spot_find(lord, t, (uint32_t)device.type, storage, plain, &home, &probe, &beyond);
@@ -19572,6 +19725,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
             return MEMLORD_OK;
         return mli_close_pass(lord, device, storage, how, site, way);
     }
+    word2 = e->word2;
     mli_spot_erase(&home, &probe, beyond);
     past = mli_rows_count_free(&rows, bytes);
     if (site && (special & MLI_SPECIAL_SITES)) {
@@ -19581,6 +19735,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
         else
             past = -1;
     }
+    if (!plain && MLI_UNLIKELY(word2 & MLI_HAS_SIDE)) mli_side_close(lord, t, word2);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, plain ? t->latest.dev : rows.dev)))
         return (int)mli_free_finish(lord, plain ? t->latest.dev : rows.dev, storage, site, bytes,
                                     rows.word2);
@@ -19634,7 +19789,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     mli_entry *e;
     uint32_t refs;
     if (!mli_is_current(lord) || !mli_key_valid(storage) ||
-        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED))
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        (t->now.tag && t->now.tag != t->latest.tag)) /* the general path makes the tag's row */
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
@@ -19680,13 +19836,15 @@ static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_
 }
 /* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
    had before. Leaves the shard. */
-static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t word2,
-                                          uint64_t was) {
+static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                          uint64_t word2, uint64_t was) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
     mli_shard_leave(t);
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
@@ -19710,7 +19868,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE) ||
+        MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
         MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
@@ -19724,13 +19883,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, was);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, was);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out) {
+                                             mli_entry *out, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -19749,6 +19908,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     }
     *out = *e;
+    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
     mli_detached_count(t, 1, MLI_BYTES(out->word1));
     mli_shard_leave(t);
@@ -19768,8 +19928,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     return has ? MEMLORD_OK : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     const uint64_t had = MLI_BYTES(from->word1);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
@@ -19783,6 +19944,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     special = mli_u32_load(&t->special);
     if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        (slot && slot / MLI_SLOTS != t->id) ||
         ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
         !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
         !mli_resize_site(t, special, site, &rows, &to) ||
@@ -19794,16 +19956,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         mli_shard_leave(t);
         return MLI_PASS;
     }
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
     e->word1 = bytes | rows.upper;
     e->word2 = rows.word2;
     mli_home_store(&home);
     mli_detached_count(t, -1, had);
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
     past = mli_rows_count_resize(&rows, had, bytes, to);
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, from->word2);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, from->word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -19833,11 +19997,16 @@ enum { /* values of memlord_realloc_token.state */
                              token */
 };
 
-/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
-   map, but still counted. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+/* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
+   is detached: it is off the map, but still counted. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick,
+                                uint32_t slot) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
-    token->word[4] = pick->row;
+    token->word[4] = (uint64_t)slot << 32 | pick->row;
+}
+/* Returns the number of the slot that has a token's block, or 0 if no slot has it. */
+static uint32_t mli_token_slot(const memlord_realloc_token *token) {
+    return (uint32_t)(token->word[4] >> 32);
 }
 /* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
@@ -19870,22 +20039,25 @@ static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, me
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
     mli_entry e;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e) == MLI_PASS) return MLI_PASS;
+    uint32_t slot;
+    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+        return MLI_PASS;
     mli_token_fill(lord, token, device, &e);
-    token->word[3] = token->word[4] = 0; /* the block has no sampled stack */
+    mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
 /* Ends a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint64_t new_storage,
                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
-    if (!lord || !token || token->state != MLI_TOKEN_LIVE || token->word[4] ||
+    if (!lord || !token || token->state != MLI_TOKEN_LIVE || (uint32_t)token->word[4] ||
         token->word[2] != mli_token_seal(lord, token))
         return MLI_PASS;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    if (mli_attach_fast(lord, token->device, &e, new_storage, bytes, site) == MLI_PASS)
+    if (mli_attach_fast(lord, token->device, &e, mli_token_slot(token), new_storage, bytes, site) ==
+        MLI_PASS)
         return MLI_PASS;
     token->state = MLI_TOKEN_USED;
     return MEMLORD_OK;
@@ -19899,15 +20071,16 @@ static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, mem
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
+    uint32_t slot;
     token->device = device;
     token->storage = storage;
     token->state = MLI_TOKEN_NEW;
     token->word[2] = mli_token_seal(lord, token);
     if (!storage) return MEMLORD_OK;
-    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick))
+    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
     mli_token_fill(lord, token, device, &e);
-    mli_token_stack_set(token, &pick);
+    mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);
     return MEMLORD_OK;
@@ -19977,7 +20150,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
         if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
-        r = mli_entry_attach(lord, call, &e, block.storage, block.bytes,
+        r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
     }
@@ -20553,7 +20726,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, call, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
-        mli_entry_abandon(lord, t, &e);
+        mli_entry_abandon(lord, t, &e, mli_token_slot(token));
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
     if (did)
@@ -27554,16 +27727,21 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
 }
 static MLI_COLD int mli_verify_books(mli_verify *v) {
     const mli_thread *t = mli_thread_first(v->lord);
+    uint64_t slots = 0;
     uint32_t i;
     int book;
     for (; t; t = mli_thread_next(t)) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
+        for (i = 0; i < MLI_SLOTS; i++) slots += mli_u64_load(&t->slots[i].key) != 0;
     }
     /* the sums are modulo 2^64, and below 0 each row would agree with them */
     if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
         return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
                                0 - v->detached.blocks, 0 - v->detached.bytes);
+    if (slots > v->detached.blocks)
+        return mli_verify_fail(v, "%ju slots have blocks; %ju reallocs are open", slots,
+                               v->detached.blocks);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;

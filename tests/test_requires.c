@@ -327,11 +327,15 @@ static void reserve(memlord *lord) {
     X(1, mli_arena_balance, mli_is_inside(), mli_arena_balance(lord, NULL)) \
     X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \
     X(1, mli_rows_publish_due, mli_is_inside(), mli_rows_publish_due(lord, t, 0, 0)) \
+    X(1, mli_side_close, t->side_count < MLI_SIDES_MAX, t->side_count = MLI_SIDES_MAX; \
+      mli_side_close(lord, t, 1)) \
+    X(1, mli_slot_move, key || !number || mli_is_inside(), mli_slot_move(lord, 1, 0)) \
+    X(1, mli_slot_take, mli_is_inside(), (void)mli_slot_take(lord, t, NULL, NULL)) \
     X(1, mli_alloc_finish, mli_is_inside(), (void)mli_alloc_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
     X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \
     X(1, mli_window_find, mli_is_inside(), (void)mli_window_find(lord, t, 0, 0, NULL)) \
-    X(1, mli_resize_finish, mli_is_inside(), (void)mli_resize_finish(lord, 0, 0, 0)) \
+    X(1, mli_resize_finish, mli_is_inside(), (void)mli_resize_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_alloc_words, mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS), \
       (void)mli_alloc_words(lord, cpu(), 64, UINT64_MAX, NULL)) \
     X(1, mli_free_words, mli_is_current(lord), \

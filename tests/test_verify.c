@@ -122,9 +122,46 @@ static uint32_t row_of(memlord *lord, int book) {
     return row;
 }
 
+/* Returns how many slots of the calling thread have a block, and its bytes. */
+static unsigned slots(const memlord *lord, uint64_t *bytes) {
+    unsigned i, n = 0;
+    assert_int_equal(mli_self.generation, lord->generation);
+    *bytes = 0;
+    for (i = 0; i < MLI_SLOTS; i++)
+        if (mli_u64_load(&mli_self.thread->slots[i].key)) {
+            *bytes += MLI_BYTES(mli_self.thread->slots[i].word1);
+            n++;
+        }
+    return n;
+}
+
 /* -- what agrees -- */
 
 static void a_new_ledger_agrees(void **state) { assert_ok(memlord_verify(test_lord(state))); }
+
+/* The fifth open realloc finds no vacant slot, and counts all the same. */
+static void open_reallocs_keep_their_blocks_in_four_slots(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token[5];
+    uint64_t bytes;
+    unsigned i;
+    for (i = 0; i < 5; i++) assert_ok(memlord_alloc(lord, cpu(), 4096 * (i + 1), 1u << i, NULL));
+    for (i = 0; i < 5; i++)
+        assert_ok(memlord_realloc_begin(lord, cpu(), 4096 * (i + 1), &token[i]));
+    assert_int_equal(slots(lord, &bytes), 4);
+    assert_int_equal(bytes, 15);
+    assert_int_equal(memlord_allocated(lord, cpu()), 31);
+    assert_ok(memlord_verify(lord));
+    assert_ok(memlord_realloc_end(lord, &token[0], 4096 * 9, 64, NULL));
+    assert_ok(memlord_realloc_end(lord, &token[1], 0, 0, NULL)); /* the real call failed */
+    assert_int_equal(slots(lord, &bytes), 2);
+    assert_int_equal(bytes, 12);
+    for (i = 2; i < 5; i++)
+        assert_ok(memlord_realloc_end(lord, &token[i], 4096 * (i + 1), 1, NULL));
+    assert_int_equal(slots(lord, &bytes), 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 64 + 2 + 3);
+    assert_ok(memlord_verify(lord));
+}
 
 static void no_ledger_agrees(void **state) {
     (void)state;
@@ -773,6 +810,7 @@ static void debug_2_verifies_at_destroy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_new_ledger_agrees),
+        TEST(open_reallocs_keep_their_blocks_in_four_slots),
         cmocka_unit_test(no_ledger_agrees),
         TEST_FILLED(a_filled_ledger_agrees_and_says_nothing),
         TEST_FILLED(it_agrees_after_a_reset),

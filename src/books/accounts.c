@@ -203,6 +203,18 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
     return r == MEMLORD_OK;
 }
 
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes) {
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_selects(b->stat.device, device) &&
+           mli_account_fits(b->stat.bytes + b->held, bytes, MLI_BYTES_MAX);
+    if (fits) (void)mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return fits;
+}
+
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
     if (!b) return;

@@ -109,6 +109,11 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held);
 
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
+   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
+   called inside a shard. */
+MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
+                                      uint64_t bytes);
 /* Takes the bytes of a block off the account that the block was charged to, if the account is open.
    Takes off at most the bytes that the account has, because the host may have taken bytes off with
    memlord_account_charge. */

@@ -16,7 +16,8 @@ struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
     mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys */
+                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
+                                               set, but for a moment */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
                                                    no place in dropped_keys */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
@@ -38,11 +39,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0};
     return d;
 }
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0};
     return d;
 }
 
@@ -141,19 +142,21 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
-        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+        if (!mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) continue;
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+        return;
     }
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Removes the key of a dropped alloc from dropped_keys. Returns 0 if the key is not there. */
-static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
     for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+        if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
+            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
         return 1;
     }
     return 0;
@@ -371,7 +374,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
     if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
@@ -456,14 +459,30 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_slot *slot = t->slots;
+    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
+    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    slot->word1 = e->word1;
+    slot->word2 = e->word2;
+    slot->scale = pick->scale;
+    slot->row = pick->row;
+    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
+    mli_u64_store_release(&slot->key, e->key);
+    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+}
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
+        if (slot) *slot = mli_slot_take(lord, t, out, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -491,10 +510,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot) {
     mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
     d.attaches = MLI_BYTES(e->word1) + 1;
+    d.slot = slot;
     mli_cells_make(lord, t, &d, 1);
     mli_shard_enter_to_count(lord, t);
     mli_count(lord, t, &d, 1);
@@ -510,8 +531,8 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
-                                            uint64_t key, uint64_t bytes, const memlord_site *site,
-                                            int moves, uint64_t *rows) {
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows) {
     mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     const uint32_t from = MLI_DEV(e->word1);
@@ -541,6 +562,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
         n = 3;
     }
     d[0].attaches = had + 1;
+    d[0].slot = slot;
+    mli_slot_move(lord, slot, key);
     if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         const memlord_account account =
@@ -555,7 +578,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
     r = mli_entry_put(lord, call, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, was);
-    mli_entry_abandon(lord, t, e);
+    mli_entry_abandon(lord, t, e, slot);
     return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
@@ -622,7 +645,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, call, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick, NULL))
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
@@ -631,7 +654,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
-    r = mli_entry_attach(lord, call, &e, key, bytes, site, 1, &rows);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);

@@ -80,10 +80,12 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    free. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
+MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no
+   memory to record it, or no room for its device. If `r` is another error, counts nothing. Returns
+   `r`. If the device has no number (dev), counts the alloc for the ledger as a whole. A later free
+   of the storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes);
@@ -173,11 +175,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
                                                     memlord_device d, uint64_t key, int how,
                                                     mli_entry *gone, mli_fence_record **chain);
 
+/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
+   the slot, or 0 if none is vacant or if the threads without a record share this one. */
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
+                                   const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
    *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. */
+   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
+   gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_pick *pick);
+                                            uint64_t key, mli_entry *out, mli_pick *pick,
+                                            uint32_t *slot);
 
 /* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
    its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
@@ -187,8 +195,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Ends a detached block: counts it as closed, and frees its side record. */
-MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
+/* Ends a detached block: counts it as closed, makes its slot vacant, and frees its side record. */
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
+                                   uint32_t slot);
 
 /* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
    `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
@@ -196,14 +205,15 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, and counts the change. If `site` is not NULL, it becomes the block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+   size, counts the change, and makes its slot vacant. If `site` is not NULL, it becomes the block's
+   site. With `moves` the change counts as the end of one block and the start of another, else as a
+   change of size. *rows gets the word2 that the entry would have without a side record. The caller
+   cannot read this word2 from the side record: another thread may free the side record once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts an
+   alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
-                                            uint64_t key, uint64_t bytes, const memlord_site *site,
-                                            int moves, uint64_t *rows);
+                                            uint32_t slot, uint64_t key, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, or NULL if there is none. The member `next` of a route
    leads to the one made before it. */

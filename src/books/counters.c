@@ -358,6 +358,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
+        mli_slot_move(lord, d->slot, 0);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);

@@ -277,6 +277,7 @@ typedef struct mli_row_delta {
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
+    uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside

@@ -43,6 +43,32 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record 
     side->charged = bytes;
 }
 
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes) {
+    mli_side_record *side;
+    if (!t->side_count || !mli_account_charge_on(lord, account, device, bytes)) return 0;
+    side = t->sides[--t->side_count];
+    side->word2 = word2;
+    side->account = account;
+    side->charged = bytes;
+    return (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
+}
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
+    const mli_side_record *side = mli_side_record_of(word2);
+    const memlord_meta *meta = &side->meta;
+    if (side->fences || side->serial || side->parts || side->refs) return 1;
+    if (meta->name || meta->dtype || meta->rank || meta->flags) return 1;
+    return side->word2;
+}
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2) {
+    mli_side_record *side = mli_side_record_of(word2);
+    MLI_REQUIRE(t->side_count < MLI_SIDES_MAX);
+    mli_account_credit_block(lord, side->account, side->charged);
+    memset(side, 0, sizeof *side);
+    t->sides[t->side_count++] = side;
+}
+
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
     return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }

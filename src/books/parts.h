@@ -60,6 +60,20 @@ MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record *side,
                                  memlord_account account, uint64_t bytes);
 
+/* Charges a new block of the fast way to an account, and returns its word2, which points to a side
+   record that the thread has kept. `word2` is what it would be without one. Returns 0, and has
+   changed nothing, if the thread has no such record, or if mli_account_charge_on returns 0. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
+                                                memlord_account account, memlord_device device,
+                                                uint64_t word2, uint64_t bytes);
+/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
+   more than an account. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
+/* Takes a freed block off its account, and keeps its side record for the thread. Requires:
+   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
+   record any more. */
+MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
+
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 

@@ -5,6 +5,15 @@
 
 #define MLI_SWEEP_MIN 16u /* with fewer records a sweep is not worthwhile */
 
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key) {
+    MLI_REQUIRE(key || !number || mli_is_inside());
+    mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
+    if (!number) return;
+    if (!t || t->id != number / MLI_SLOTS)
+        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+}
+
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }

@@ -25,6 +25,7 @@
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a context has at a time */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
@@ -49,8 +50,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     too many unpublished bytes: it adds these bytes to the rows */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
-    MLI_SPECIAL_SERVED =
-        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
+    MLI_SPECIAL_SERVED = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE |
+                         MLI_SPECIAL_STACKS | MLI_SPECIAL_ACCOUNT
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
@@ -101,6 +102,17 @@ typedef struct mli_current {
                               or adopted some of them */
     mli_context *context;
 } mli_current;
+
+/* A block that a realloc of this thread has taken off the map, until the realloc ends. The process
+   may be killed meanwhile, and a reader of its memory finds the block here. If the map has the same
+   key, the slot does not count. The key is stored last, by a release. */
+#define MLI_SLOTS 4
+typedef struct mli_slot {
+    mli_u64 key;          /* 0: the slot is vacant */
+    uint64_t word1, word2; /* of the entry */
+    double scale;         /* the block's sampled stack: see mli_pick */
+    uint32_t row, type;
+} mli_slot;
 
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
 typedef struct mli_debug_note {
@@ -192,6 +204,10 @@ typedef struct mli_thread {
     mli_u64 detached;        /* how many blocks the thread detached (took off the map to resize or
                                 move them), less those that it put back or ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
+    mli_slot slots[MLI_SLOTS]; /* of these blocks, those of the thread's open reallocs */
+    struct mli_side_record *sides[MLI_SIDES_MAX]; /* side records of blocks that the thread has
+                                freed, for its next blocks with an account */
+    uint32_t side_count;     /* how many there are; the records are all zeros */
     uint32_t other_dev;      /* a device on which this call or an earlier one ended a block; 0 means
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
@@ -234,9 +250,11 @@ enum {                        /* memlord.threads.alert: the work that the end of
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type, means that fences on devices
+    MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
+                              key from them; the end of a call has no work for this bit */
+    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
                               of that type are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
+    MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
                                                          (mli_watch) are set */
@@ -265,6 +283,11 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
+
+/* Gives the block in a slot the key under which the caller puts it on the map next, or 0 if the
+   realloc ends. `number` has the id of the slot's thread and the place among its slots; 0 is no
+   slot. Any thread may end a realloc. Requires: to end it, the caller is inside a shard. */
+MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t key);
 
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);

@@ -34,11 +34,16 @@ enum { /* values of memlord_realloc_token.state */
                              token */
 };
 
-/* Stores the sampled stack of a block in the block's token. The block is detached: it is off the
-   map, but still counted. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+/* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
+   is detached: it is off the map, but still counted. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick,
+                                uint32_t slot) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
-    token->word[4] = pick->row;
+    token->word[4] = (uint64_t)slot << 32 | pick->row;
+}
+/* Returns the number of the slot that has a token's block, or 0 if no slot has it. */
+static uint32_t mli_token_slot(const memlord_realloc_token *token) {
+    return (uint32_t)(token->word[4] >> 32);
 }
 /* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
@@ -71,22 +76,25 @@ static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, me
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
     mli_entry e;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e) == MLI_PASS) return MLI_PASS;
+    uint32_t slot;
+    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+        return MLI_PASS;
     mli_token_fill(lord, token, device, &e);
-    token->word[3] = token->word[4] = 0; /* the block has no sampled stack */
+    mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
 /* Ends a realloc on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint64_t new_storage,
                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
-    if (!lord || !token || token->state != MLI_TOKEN_LIVE || token->word[4] ||
+    if (!lord || !token || token->state != MLI_TOKEN_LIVE || (uint32_t)token->word[4] ||
         token->word[2] != mli_token_seal(lord, token))
         return MLI_PASS;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
-    if (mli_attach_fast(lord, token->device, &e, new_storage, bytes, site) == MLI_PASS)
+    if (mli_attach_fast(lord, token->device, &e, mli_token_slot(token), new_storage, bytes, site) ==
+        MLI_PASS)
         return MLI_PASS;
     token->state = MLI_TOKEN_USED;
     return MEMLORD_OK;
@@ -100,15 +108,16 @@ static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, mem
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
+    uint32_t slot;
     token->device = device;
     token->storage = storage;
     token->state = MLI_TOKEN_NEW;
     token->word[2] = mli_token_seal(lord, token);
     if (!storage) return MEMLORD_OK;
-    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick))
+    if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
     mli_token_fill(lord, token, device, &e);
-    mli_token_stack_set(token, &pick);
+    mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);
     return MEMLORD_OK;
@@ -178,7 +187,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
         if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
-        r = mli_entry_attach(lord, call, &e, block.storage, block.bytes,
+        r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
     }
@@ -754,7 +763,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, call, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
-        mli_entry_abandon(lord, t, &e);
+        mli_entry_abandon(lord, t, &e, mli_token_slot(token));
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
     if (did)

@@ -24,12 +24,13 @@
    (mli_fence_is_running). */
 
 /* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS, because the call has recorded its events already.
+   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
+   these already.
    May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
    the slow function, which has a barrier of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }

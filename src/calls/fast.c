@@ -11,6 +11,9 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/stacks.h"
+#include "books/devices.h"
+#include "books/accounts.h"
+#include "books/parts.h"
 #include "books/blocks.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
@@ -153,12 +156,22 @@ static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
     return 1;
 }
 
-/* Returns 1 if the fast way serves an alloc with these options: no ticket, no account, and no other
-   stream than that of the thread. */
+/* Returns 1 if the fast way serves an alloc with these options: no ticket, and no other stream than
+   that of the thread. */
 static MLI_HOT int mli_opts_served(const mli_thread *t, const memlord_alloc_opts *opts) {
-    return !opts->ticket && (!opts->account || opts->account == MEMLORD_NONE) &&
-           (!opts->stream ||
-            t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+    return !opts->ticket && (!opts->stream ||
+                             t->now.stream == (opts->stream == MEMLORD_NONE ? 0 : opts->stream));
+}
+/* Charges a new block to the account that the call or the thread names, and returns its word2.
+   Returns 0, and has changed nothing, if this way does not serve that. */
+static MLI_NOINLINE uint64_t mli_word2_charged(memlord *lord, mli_thread *t, memlord_device device,
+                                               const memlord_alloc_opts *opts, uint64_t word2,
+                                               uint64_t bytes) {
+    memlord_account account = opts ? opts->account : 0;
+    if (account == MEMLORD_NONE ||
+        (!account && !mli_selects(t->now.account_device, device)))
+        return word2;
+    return mli_side_open(lord, t, account ? account : t->now.account, device, word2, bytes);
 }
 /* Finds what a new block needs: its rows, its birth (mark, scope and stream) and this thread's
    cells for the rows. The bits in the thread's mask `special` say whether the function looks for a
@@ -194,7 +207,8 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has more than one reference, a sampled stack or a side record, if its
+   Returns 0 if the block has more than one reference, a sampled stack or more than an account in a
+   side record, if its
    device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
    if the block has a site or a tag. The block is most often on `device`. The processor predicts
    that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
@@ -215,14 +229,18 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
             mli_type_of(lord, rows->dev) != (uint16_t)device.type)
             return 0;
     }
-    if (MLI_UNLIKELY(e->word2 & (plain ? MLI_ROWS_MASK : MLI_HAS_SIDE))) return 0;
     rows->word2 = e->word2;
-    row = plain ? 0 : MLI_SITE_ROW(e->word2);
+    if (plain) return !(e->word2 & MLI_ROWS_MASK);
+    if (MLI_UNLIKELY(rows->word2 & MLI_HAS_SIDE)) {
+        rows->word2 = mli_side_plain(e->word2);
+        if (rows->word2 & MLI_HAS_SIDE || t->side_count == MLI_SIDES_MAX) return 0;
+    }
+    row = MLI_SITE_ROW(rows->word2);
     if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    if (plain || !(e->word2 & MLI_TAG_BITS)) return 1;
+    if (!(rows->word2 & MLI_TAG_BITS)) return 1;
     rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
-    if (MLI_UNLIKELY((e->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
-        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(e->word2));
+    if (MLI_UNLIKELY((rows->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
+        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(rows->word2));
     return rows->tag_cell != NULL;
 }
 
@@ -251,6 +269,8 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     mli_shard_leave(t);
     if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
                                                             size */
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
@@ -292,6 +312,7 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     int64_t past = 0;
     mli_home home;
     mli_entry *e, put;
+    uint64_t word2;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         (opts && MLI_UNLIKELY(!mli_opts_served(t, opts))) ||
         ((special & MLI_SPECIAL_STACKS) && MLI_UNLIKELY(!mli_stack_passes(t, bytes))) ||
@@ -304,15 +325,24 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
         mli_shard_leave(t);
         return mli_open_pass(lord, device, storage, bytes, site, way);
     }
+    word2 = rows.word2;
+    if (!plain && MLI_UNLIKELY((special & MLI_SPECIAL_ACCOUNT) || (opts && opts->account))) {
+        word2 = e ? mli_word2_charged(lord, t, device, opts, word2, bytes) : 0;
+        if (!word2) {
+            mli_home_unlock(&home);
+            mli_shard_leave(t);
+            return mli_open_pass(lord, device, storage, bytes, site, way);
+        }
+    }
     if (plain || MLI_LIKELY(e != NULL)) {
         e->key = storage;
         e->word1 = bytes | rows.upper;
-        e->word2 = rows.word2;
+        e->word2 = word2;
         mli_home_store(&home);
     } else {
         put.key = storage;
         put.word1 = bytes | rows.upper;
-        put.word2 = rows.word2;
+        put.word2 = word2;
         past = -(int64_t)mli_window_insert(lord, t, (uint32_t)device.type, &put);
         if (past > 0) return mli_open_pass(lord, device, storage, bytes, site, way);
     }
@@ -454,7 +484,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     mli_probe probe;
     int beyond = 0;
     const mli_entry *e = NULL;
-    uint64_t bytes;
+    uint64_t bytes, word2;
     int64_t past;
     if (MLI_LIKELY(!(special & ~(uint32_t)MLI_SPECIAL_SERVED)))
         e = mli_spot_find(lord, t, (uint32_t)device.type, storage, plain, &home, &probe, &beyond);
@@ -467,6 +497,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
             return MEMLORD_OK;
         return mli_close_pass(lord, device, storage, how, site, way);
     }
+    word2 = e->word2;
     mli_spot_erase(&home, &probe, beyond);
     past = mli_rows_count_free(&rows, bytes);
     if (site && (special & MLI_SPECIAL_SITES)) {
@@ -476,6 +507,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
         else
             past = -1;
     }
+    if (!plain && MLI_UNLIKELY(word2 & MLI_HAS_SIDE)) mli_side_close(lord, t, word2);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, plain ? t->latest.dev : rows.dev)))
         return (int)mli_free_finish(lord, plain ? t->latest.dev : rows.dev, storage, site, bytes,
                                     rows.word2);
@@ -529,7 +561,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     mli_entry *e;
     uint32_t refs;
     if (!mli_is_current(lord) || !mli_key_valid(storage) ||
-        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED))
+        (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        (t->now.tag && t->now.tag != t->latest.tag)) /* the general path makes the tag's row */
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
@@ -575,13 +608,15 @@ static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_
 }
 /* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
    had before. Leaves the shard. */
-static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t word2,
-                                          uint64_t was) {
+static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                          uint64_t word2, uint64_t was) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
     mli_shard_leave(t);
+    if (mli_alert_on(lord, MLI_ALERT_FORGET))
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
@@ -605,7 +640,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE) ||
+        MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
         MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
@@ -619,13 +655,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, was);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, was);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out) {
+                                             mli_entry *out, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -644,6 +680,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     }
     *out = *e;
+    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
     mli_detached_count(t, 1, MLI_BYTES(out->word1));
     mli_shard_leave(t);
@@ -663,8 +700,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     return has ? MEMLORD_OK : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
-                                             const mli_entry *from, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
+                                             const mli_entry *from, uint32_t slot,
+                                             uint64_t storage, uint64_t bytes,
+                                             const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     const uint64_t had = MLI_BYTES(from->word1);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
@@ -678,6 +716,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         return MLI_PASS;
     special = mli_u32_load(&t->special);
     if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+        (slot && slot / MLI_SLOTS != t->id) ||
         ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
         !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
         !mli_resize_site(t, special, site, &rows, &to) ||
@@ -689,16 +728,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
         mli_shard_leave(t);
         return MLI_PASS;
     }
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
     e->word1 = bytes | rows.upper;
     e->word2 = rows.word2;
     mli_home_store(&home);
     mli_detached_count(t, -1, had);
+    if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
     past = mli_rows_count_resize(&rows, had, bytes, to);
     mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
     if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, rows.word2, from->word2);
+        return mli_resize_finish(lord, rows.dev, storage, rows.word2, from->word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }

@@ -381,16 +381,21 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
 }
 static MLI_COLD int mli_verify_books(mli_verify *v) {
     const mli_thread *t = mli_thread_first(v->lord);
+    uint64_t slots = 0;
     uint32_t i;
     int book;
     for (; t; t = mli_thread_next(t)) {
         v->detached.blocks += mli_u64_load(&t->detached);
         v->detached.bytes += mli_u64_load(&t->detached_bytes);
+        for (i = 0; i < MLI_SLOTS; i++) slots += mli_u64_load(&t->slots[i].key) != 0;
     }
     /* the sums are modulo 2^64, and below 0 each row would agree with them */
     if ((int64_t)v->detached.blocks < 0 || (int64_t)v->detached.bytes < 0)
         return mli_verify_fail(v, "reallocs have ended %ju blocks, %ju B more than they began",
                                0 - v->detached.blocks, 0 - v->detached.bytes);
+    if (slots > v->detached.blocks)
+        return mli_verify_fail(v, "%ju slots have blocks; %ju reallocs are open", slots,
+                               v->detached.blocks);
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < v->rows[book]; i++)
             if (mli_verify_row(v, book, i)) return 1;

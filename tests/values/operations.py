@@ -586,14 +586,14 @@ def shortages():
     s.alloc(GPU, 0x1000, 1000, STEP)
     s.alloc(CPU, 0x1000, 2000, STEP)
     s.memory(0)
-    for i in range(1, 150):
+    for i in range(1, 130):
         s.alloc(GPU if i % 3 else CPU, i << 36, 10 * i, STEP)
     for i in range(40):
         s.checkpoint("before")
     s.memory(1)
-    for i in range(140, 150):
+    for i in range(120, 130):
         s.free(GPU if i % 3 else CPU, i << 36, STEP)
-    s.free(GPU, 148 << 36, STEP)
+    s.free(GPU, 128 << 36, STEP)
     s.alloc(GPU, 0x2000, MIB, STEP)
     s.alloc(CPU, 0x2000, MIB + 1, STEP)
     for i in range(130):
