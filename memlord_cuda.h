@@ -3896,7 +3896,7 @@ static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     const int ours = block->device.type == MEMLORD_DEVICE_CUDA;
     cudaMemPool_t pool = NULL;
-    int device = ours ? reset->device : -1;
+    int device = reset->device;
     if (!d || block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
         return 0;
     if (d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;

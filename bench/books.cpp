@@ -54,15 +54,45 @@ public:
                     s.gc_runs};
     }
 
-private:
     static memlord_device on(uint32_t i) {
         return memlord_device_make(MEMLORD_DEVICE_CUDA, static_cast<int>(i));
     }
+
+private:
     memlord *lord_ = nullptr;
     bool tagged_;
 };
 
 #if !BENCH_BASE
+/* Records by memlord_alloc_with what an account of the thread is charged. */
+class charged_books : public books {
+public:
+    explicit charged_books(setup s) : books(s) {
+        if (memlord_account_open(lord(), on(0), "bench", 0, &account_) != MEMLORD_OK) std::abort();
+    }
+    void enter() {
+        books::enter();
+        (void)memlord_account_use(lord(), account_);
+    }
+    void leave() {
+        (void)memlord_account_use(lord(), 0);
+        books::leave();
+    }
+    void opens(const op &o, uint32_t, uint32_t device, uint32_t) {
+        (void)memlord_alloc_with(lord(), on(device), o.opened, o.bytes, nullptr);
+    }
+    verdict state() const {
+        verdict v = books::state();
+        memlord_account_stat s;
+        (void)memlord_account_get(lord(), account_, &s);
+        v.odd += s.bytes != v.live_bytes;
+        return v;
+    }
+
+private:
+    memlord_account account_ = 0;
+};
+
 /* A capacity, a callback and a band that covers everything. Blocks are 736 bytes in the mean, so
    its threshold leaves each of two threads a MiB and more, but not much more. */
 void guard(memlord *lord, size_t blocks) {
@@ -85,6 +115,11 @@ void guard(memlord *lord, size_t blocks) {
 #endif
 
 std::unique_ptr<row> play(const std::string &name, mix m, setup s) {
+#if !BENCH_BASE
+    if (s.charged)
+        return std::make_unique<row_of<charged_books>>(
+            name, m, [s](size_t) { return std::make_unique<charged_books>(s); });
+#endif
     return std::make_unique<row_of<books>>(name, m, [s](size_t blocks) {
         auto b = std::make_unique<books>(s);
 #if !BENCH_BASE

@@ -10,6 +10,7 @@ enum { SITES = 1000, DEVICES = 100 };
 struct setup {
     bool sites, tagged, exact;
     bool guarded; /* a strategy whose threshold is not reached; a base has no such row */
+    bool charged; /* memlord_alloc_with, and an account of the thread; likewise */
 };
 
 /* The bytes that a contender takes per live block. */

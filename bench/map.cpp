@@ -18,7 +18,7 @@ const revision base_revision = {};
 
 class demands {
 public:
-    explicit demands(const char *path) : file_(path ? std::fopen(path, "w") : nullptr) {}
+    explicit demands(const char *path) : file_(path ? std::fopen(path, "a") : nullptr) {}
     ~demands() {
         if (file_) std::fclose(file_);
     }
@@ -40,6 +40,12 @@ private:
     }
     FILE *file_;
 };
+
+/* Returns whether an environment variable asks for something: 0 is no. */
+static bool asked(const char *name, bool otherwise) {
+    const char *value = std::getenv(name);
+    return value ? std::strcmp(value, "0") != 0 : otherwise;
+}
 
 /* -- one size: record, fill, play in turn -- */
 
@@ -65,18 +71,21 @@ public:
     int add(const char *name, unsigned modes, mix m, typename row_of<Peer>::maker make) {
         return add(std::make_unique<row_of<Peer>>(name, m, make), modes);
     }
-    /* Adds a row, and that of the base, which is played right after it. */
     int add_lord(const std::string &name, unsigned modes, mix m, setup s) {
-        int a = add(present_revision.play(name, m, s), modes);
-        if (has_base && !s.guarded) {
-            int b = add(base_revision.play(name + ", base", m, s), modes);
-            bases_[static_cast<size_t>(a)] = b;
-        }
+        return add(present_revision.play(name, m, s), modes);
+    }
+    /* Adds a row, and that of the base, which is played right after it. */
+    int add_lords(const std::string &name, unsigned modes, mix m, setup s) {
+        int a = add_lord(name, modes, m, s);
+        if (has_base)
+            bases_[static_cast<size_t>(a)] =
+                add(base_revision.play(name + ", base", m, s), modes);
         return a;
     }
     template <class Peer> int add_peer(const char *name, unsigned modes) {
         return add<Peer>(name, modes, {1, 1}, [](size_t) { return std::make_unique<Peer>(); });
     }
+    void add_peers(unsigned modes);
     void add_all(bool everything);
     bool play();
     void print() const;
@@ -85,7 +94,7 @@ public:
     double against_base(int a, mode m) const;
     double scaling(int a) const;
 
-    int lord = -1, full = -1, boost = -1, glibc = -1;
+    int lord = -1, full = -1, devices = -1, places = -1, charged = -1, boost = -1, glibc = -1;
 
 private:
     void record_all();
@@ -107,24 +116,14 @@ private:
     int empty_ = -1, empty_slots_ = -1;
 };
 
-/* The members of a setup: sites, tagged, exact, guarded. */
-static const setup with_sites = {true, false, false, false}, tagged = {false, true, false, false};
-static const setup exact = {false, false, true, false}, guarded = {false, false, false, true};
-static const setup sites_and_tag = {true, true, false, false};
+/* The members of a setup: sites, tagged, exact, guarded, charged. */
+static const setup with_sites = {true, false, false, false, false};
+static const setup exact = {false, false, true, false, false};
+static const setup guarded = {false, false, false, true, false};
+static const setup sites_and_tag = {true, true, false, false, false};
+static const setup tag_and_account = {false, true, false, false, true};
 
-void contest::add_all(bool everything) {
-    const unsigned all = 1u << ALONE | 1u << BOTH | 1u << ACROSS, own = 1u << ALONE | 1u << BOTH;
-    const unsigned maps = plan_.kind == HEAP ? all : own;
-    lord = add_lord("memlord", maps, {1, 1}, {});
-    if (everything) {
-        add_lord("memlord, a strategy", own, {1, 1}, guarded);
-        add_lord("memlord, 100 devices", own, {DEVICES, 1}, {});
-        add_lord("memlord, a tag", own, {1, 1}, tagged);
-        add_lord("memlord, exact", own, {1, 1}, exact);
-        add_lord("memlord, sites: 1", own, {1, 1}, with_sites);
-        add_lord("memlord, sites: 1,000", own, {1, SITES}, with_sites);
-    }
-    full = add_lord("memlord, sites and a tag", own, {1, 1}, sites_and_tag);
+void contest::add_peers(unsigned maps) {
 #if PEER_BOOST
     boost = add_peer<boost_flat<std::allocator>>("mutex + boost flat map", maps);
 #endif
@@ -141,6 +140,21 @@ void contest::add_all(bool everything) {
 #endif
     add_peer<std_unordered<std::allocator>>("mutex + std::unordered_map", maps);
     add_peer<rmm_scheme<std::allocator>>("RMM: shared_mutex + map", maps);
+}
+
+void contest::add_all(bool everything) {
+    const unsigned all = 1u << ALONE | 1u << BOTH | 1u << ACROSS, own = 1u << ALONE | 1u << BOTH;
+    const unsigned maps = plan_.kind == HEAP ? all : plan_.kind == ALIGNED ? own : 1u << ALONE;
+    lord = add_lords("memlord", maps, {1, 1}, {});
+    if (everything) {
+        add_lord("memlord, a strategy", own, {1, 1}, guarded);
+        devices = add_lords("memlord, 100 devices", own, {DEVICES, 1}, {});
+        add_lord("memlord, exact", own, {1, 1}, exact);
+        places = add_lords("memlord, sites: 1,000", own, {1, SITES}, with_sites);
+        charged = add_lord("memlord, tag and account", 1u << ALONE, {1, 1}, tag_and_account);
+    }
+    full = add_lords("memlord, sites and a tag", maps & own, {1, 1}, sites_and_tag);
+    if (asked("MEMLORD_BENCH_PEERS", true)) add_peers(maps);
     if (plan_.kind == HEAP) {
         /* a second and a third heap of millions of blocks would take gigabytes */
         unsigned heaps = plan_.live > 1000000 ? 1u << ALONE : all;
@@ -324,7 +338,7 @@ void contest::print(mode m) const {
 
 void contest::print() const {
     print(ALONE);
-    if (crew_.size() > 1) print(BOTH);
+    if (crew_.size() > 1 && plan_.kind != HANDLES) print(BOTH);
     if (crew_.size() > 1 && plan_.kind == HEAP) print(ACROSS);
     std::fflush(stdout);
 }
@@ -426,8 +440,13 @@ static void check(const contest &c, const plan &p, demands &must) {
                  " x glibc");
     must.at_most("pair, 1 thread" + at, most.boost, c.against(c.lord, c.boost, ALONE), " x boost");
     must.at_least("throughput, 2 threads" + at, most.scaling, c.scaling(c.lord), " x one");
-    if (p.live <= 1000)
+    if (p.live <= 1000) {
+        must.at_least("  with 100 devices" + at, 1.8, c.scaling(c.devices), " x one");
+        must.at_least("  with 1,000 sites" + at, 1.7, c.scaling(c.places), " x one");
+        must.at_most("alloc_with, tag and account in use" + at, 2,
+                     c.against(c.charged, c.lord, ALONE), " x plain");
         must.at_most("pair, 2 threads" + at, 0.2, c.against(c.lord, c.boost, BOTH), " x boost");
+    }
     must.at_most("one frees the other's" + at, 0.5, c.against(c.lord, c.boost, ACROSS), " x boost");
     if (has_base) check_base(c, at, most.base, must);
 }
@@ -476,8 +495,7 @@ static bool run_sizes(crew &c, bool quick, demands &must) {
 
 int main(int argc, char **argv) {
     demands must(argc > 1 ? argv[1] : nullptr);
-    const char *ask = std::getenv("MEMLORD_BENCH_QUICK");
-    bool quick = ask && std::strcmp(ask, "0") != 0;
+    bool quick = asked("MEMLORD_BENCH_QUICK", false);
     crew c;
     if (c.size() < 2) std::printf("one processor: nothing with two threads is measured\n");
     bool same = run_sizes(c, quick, must);

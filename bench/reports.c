@@ -1,7 +1,7 @@
 /*
     reports.c - what scopes, checkpoints, events and reports cost
 
-        reports [PAGE]         saves the HTML report of 100,000 events as PAGE
+        reports
 
     MEMLORD_BENCH_QUICK=1: fewer rounds.
 */
@@ -264,8 +264,7 @@ static void measure_report(memlord_format format, const char *name) {
                  (double)written / 1048576, (double)extra / 1048576);
 }
 
-/* Measures each report. The last one, HTML, is kept as the file `page`, for a browser. */
-static void measure_reports(const char *page) {
+static void measure_reports(void) {
     int i;
     (void)printf("\nReports%-29s %8s %8s %8s\n", "", "ms", "MiB out", "MiB used");
     open_ledger(BLOCKS, MEMLORD_FLAG_SITES);
@@ -276,12 +275,10 @@ static void measure_reports(const char *page) {
     for (i = 0; i < EVENTS; i++) pair(1000);
     measure_report(MEMLORD_FORMAT_JSON, "JSON of 100,000 events");
     measure_report(MEMLORD_FORMAT_HTML, "HTML of 100,000 events");
-    if (page)
-        need(memlord_save(lord, MEMLORD_FORMAT_HTML, page) == MEMLORD_OK, "cannot save the page");
     memlord_destroy(lord);
 }
 
-int main(int argc, char **argv) {
+int main(void) {
     const char *quick = getenv("MEMLORD_BENCH_QUICK");
     if (quick && *quick == '1') rounds = 5;
     measure_scopes();
@@ -291,6 +288,6 @@ int main(int argc, char **argv) {
     measure_events(1000, 0, "  no sites, no tag, 1,000 live");
     measure_events(100000, 1, "events on, 100,000 live");
     measure_events(100000, 0, "  no sites, no tag, 100,000 live");
-    measure_reports(argc > 1 ? argv[1] : NULL);
+    measure_reports();
     return 0;
 }

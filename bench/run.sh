@@ -1,13 +1,10 @@
 #!/bin/sh
 # bench/run.sh: measures MemLord beside its peers and checks what the contract demands.
-#   sh bench/run.sh        builds what it needs into build/bench, runs, prints (`make bench`)
-#   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
-#   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
-#   sh bench/run.sh size   the size of the code alone
-#   sh bench/run.sh code   bytes of code and constants of the whole, a number
-#   sh bench/run.sh instructions  the instructions a pair alone
-#   sh bench/run.sh peaks  the peaks of several threads alone
-#   sh bench/run.sh programs  whole programs under the interposer, and its stacks, alone
+#   sh bench/run.sh            builds what it needs into build/bench, runs, prints (`make bench`)
+#   sh bench/run.sh SECTION... these sections alone, as they are named at the end of this file
+#   sh bench/run.sh deps       the Debian packages of the peers, on one line; installs nothing
+#   sh bench/run.sh peers      the flags for those that are there, and their libraries, a line each
+#   sh bench/run.sh code       bytes of code and constants of the whole, a number
 # BASE=REVISION: the memlord.h of that git revision is measured beside the present one; exit 2 where
 # there is none. CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six,
 # fewer rounds and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was
@@ -17,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = deps ]; then
     echo libboost1.81-dev libabsl-dev libtbb-dev libstb-dev pkg-config \
-        heaptrack libjemalloc2 libgoogle-perftools4 valgrind
+        heaptrack lua5.4 valgrind
     exit 0
 fi
 
@@ -89,12 +86,6 @@ find_peers() {
     fi
 }
 
-if [ "${1:-}" = peers ]; then
-    find_peers >&2
-    printf '%s\n%s\n' "$flags" "$libs"
-    exit 0
-fi
-
 # -- demands --
 
 # demand WHAT SIGN LIMIT MEASURED UNIT: notes a demand; MEASURED is - if nothing was measured
@@ -113,7 +104,7 @@ demand() {
 print_demands() {
     echo
     echo "Demands of the contract"
-    awk -F '\t' '{ printf "%-46s %-17s %-17s %s\n", $1, $2, $3, $4 }' $musts
+    awk -F '\t' '{ printf "%-60s %-17s %-17s %s\n", $1, $2, $3, $4 }' $musts
     ! grep -qE '(MISSED|NOT MEASURED)$' $musts
 }
 
@@ -151,125 +142,194 @@ build_base() {
         ! nm -u $out/books_base.o | grep -q ' memlord_'
 }
 
-build_map() {
-    lords="$out/lord.o $out/books.o"
+# Builds once a run what most sections need.
+build_lords() {
+    [ ! -e "$runs/built" ] || return 0
     build_lord ''
-    if [ -n "$base" ]; then
-        build_base || no_base 'its memlord.h has not what bench/books.cpp needs of it'
-        flags="$flags -DBENCH_BASE=1" lords="$lords $out/lord_base.o $out/books_base.o"
-    fi
+    [ -z "$base" ] || build_base || no_base 'its memlord.h has not what bench/books.cpp needs of it'
+    : >"$runs/built"
+}
+
+bench_map() {
+    build_lords
+    find_peers
+    lords="$out/lord.o $out/books.o"
+    [ -z "$base" ] || {
+        flags="$flags -DBENCH_BASE=1"
+        lords="$lords $out/lord_base.o $out/books_base.o"
+    }
     # shellcheck disable=SC2086 # lists of flags
     $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread $flags -c bench/map.cpp \
         -o $out/map.o
     # shellcheck disable=SC2086
     $cxx -pthread $out/map.o $lords $libs -o $out/map
+    $out/map $musts
 }
 
-# -- instructions --
-
-# Chooses what counts the instructions of a process: the processor, if it may be asked, else
-# callgrind.
-find_counter() {
-    counter=
-    if perf stat -x, -e instructions:u -o "$runs/perf" true 2>/dev/null && grep -q '^[0-9]' "$runs/perf"; then
-        counter=perf
-    elif command -v valgrind >/dev/null; then
-        counter=callgrind
-    else
-        missing 'valgrind, and perf counts no instructions' valgrind
-    fi
+# build_both NAME: builds bench/NAME.c with the present library, and with the base's
+build_both() {
+    build_lords
+    $cc -std=c99 -O2 -Wall -Wextra -Werror -pthread "bench/$1.c" $out/lord.o -o "$out/$1" -lm
+    [ -z "$base" ] || $cc -std=c99 -O2 -pthread -I. -DMEMLORD_PREFIX=base \
+        -DBENCH_MEMLORD_H="\"../$base_h\"" "bench/$1.c" $out/lord_base.o -o "$out/$1_base" -lm ||
+        no_base "its memlord.h has not what bench/$1.c needs of it"
 }
 
-count_of() { # PROGRAM...: prints the instructions of a process
-    case $counter in
-    perf) perf stat -x, -e instructions:u -o "$runs/perf" "$@" && sed -n 's/^\([0-9]*\),.*/\1/p' "$runs/perf" ;;
-    callgrind)
-        valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 |
-            sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
-        ;;
-    esac
-}
-
-# per_pair PROGRAM ROW LIVE: prints the instructions of a pair. It takes the difference of two runs,
-# so that what comes before the pairs is not in it. The first run makes so many pairs that the
-# tables have grown.
-per_pair() {
-    least=$(($3 > 5000 ? $3 : 5000))
-    few=$(count_of "$1" "$2" "$3" $least)
-    many=$(count_of "$1" "$2" "$3" $((least + 20000)))
-    if [ -n "$few" ] && [ -n "$many" ]; then awk "BEGIN { printf \"%.2f\", ($many - $few) / 20000 }"; else echo -; fi
-}
-
-minus() { awk -v a="$1" -v b="$2" 'BEGIN { if (a == "-" || b == "-") print "-"; else printf "%.2f", a - b }'; }
-
-bench_instructions() {
-    find_counter
-    [ -n "$counter" ] || return 0
-    $cc -std=c99 -O2 -pthread bench/instructions.c $out/lord.o -o $out/instructions
-    [ -z "$base" ] || $cc -std=c99 -O2 -pthread -I. -DMEMLORD_PREFIX=base -DBENCH_MEMLORD_H="\"../$base_h\"" \
-        bench/instructions.c $out/lord_base.o -o $out/instructions_base ||
-        no_base 'its memlord.h has not what bench/instructions.c needs of it'
-    printf '\ninstructions a pair, 1 thread, without the loop (%s)\n' $counter
-    printf '%-36s %8s %10s %10s %8s\n' '' live now base 'x base'
-    loop=$(per_pair $out/instructions 'the loop' 1000)
-    $out/instructions rows | while IFS='	' read -r row lives; do
-        for live in $lives; do
-            now=$(minus "$(per_pair $out/instructions "$row" "$live")" "$loop") was=- ratio=-
-            [ -z "$base" ] || was=$(minus "$(per_pair $out/instructions_base "$row" "$live")" "$loop")
-            [ "$was" = - ] || [ "$now" = - ] || ratio=$(awk "BEGIN { printf \"%.3f\", $now / $was }")
-            printf '%-36s %8s %10s %10s %8s\n' "$row" "$live" "$now" "$was" "$ratio"
-            [ -z "$base" ] || demand "instructions: $row, $live" '<=' 1.03 "$ratio" ' x base'
-        done
+# run_both NAME: likewise, and runs each in five processes, in turn. As each process places the tables
+# and the code at other addresses. Writes to $runs/NAME the columns of the one, then those of the other,
+# which are - without a base.
+run_both() {
+    build_both "$1"
+    for n in 1 2 3 4 5; do
+        "$out/$1" >"$runs/mine"
+        if [ -n "$base" ]; then "$out/$1_base"; else sed 's/[^	]*/-/g' "$runs/mine"; fi |
+            paste "$runs/mine" - >>"$runs/$1"
     done
+    cut -f 1 "$runs/$1" | awk '!seen[$0]++' >"$runs/ways"
 }
 
-# -- the peaks of several threads --
-
-bench_peaks() {
-    $cc -std=c99 -O2 -Wall -Wextra -Werror -pthread bench/peaks.c $out/lord.o -o $out/peaks
-    $out/peaks >"$runs/peaks"
-    : >"$runs/peaks_base"
-    [ -z "$base" ] || { $cc -std=c99 -O2 -pthread -I. -DMEMLORD_PREFIX=base \
-        -DBENCH_MEMLORD_H="\"../$base_h\"" bench/peaks.c $out/lord_base.o -o $out/peaks_base &&
-        $out/peaks_base >"$runs/peaks_base"; } ||
-        no_base 'its memlord.h has not what bench/peaks.c needs of it'
-    printf '\npeaks of several threads: the reported part of the true one; ns of processor time a pair\n'
-    printf '%-36s %8s %8s %8s %10s %10s\n' '' peak ns exact 'peak base' 'ns base'
-    while IFS='	' read -r row part pair exact; do
-        was=$(awk -F '\t' -v row="$row" '$1 == row { print $2, $3 }' "$runs/peaks_base")
-        # shellcheck disable=SC2086 # two words, or none
-        printf '%-36s %8s %8s %8s %10s %10s\n' "$row" "$part" "$pair" "$exact" ${was:-- -}
-    done <"$runs/peaks"
-    part_of() { awk -F '\t' -v row="$1" '$1 == row { print $2 }' "$runs/peaks"; }
-    demand 'peak of 2 threads, 30 KiB each' '>=' 0.9333 "$(part_of '2 threads, 30 KiB each')" ' of it'
-    demand 'peak of 8 threads, 1 GiB' '>=' 0.9843 "$(part_of '8 threads, 1 GiB together')" ' of it'
-}
-
-# -- limits, capacity, deferred frees --
-
-bench_strategy() {
-    $cc -std=c99 -O2 -pthread bench/strategy.c $out/lord.o -o $out/strategy
-    $out/strategy
-}
-
-# -- the allocators of C++ --
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (a > 0 && b > 0) printf "%.3f", a / b; else print "-" }'; }
 
 median_of() { # FILE COLUMN NAME: prints the median of a column, over the lines that begin with NAME
     awk -F '\t' -v c="$2" -v name="$3" '$1 == name { print $c }' "$1" | sort -n |
         awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "-" }'
 }
 
-# Five processes run, as each places the tables and the code at other addresses.
-bench_cpp() {
-    $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread bench/cpp.cpp $out/lord.o -o $out/cpp
-    for n in 1 2 3 4 5; do $out/cpp; done >"$runs/cpp"
-    printf '\nallocators of C++, 1 thread, 1,000 live blocks: ns per replaced block\n'
-    printf '%-44s %9s %9s %9s\n' '' median added 'to hand'
-    cut -f 1 "$runs/cpp" | awk '!seen[$0]++' >"$runs/ways"
+# -- instructions --
+
+# count_pairs PROGRAM FILE: writes a line for each row of bench/instructions.c: its name, its live
+# blocks, the instructions of a pair, or - where the base has no such call
+count_pairs() {
+    rm -f "$runs"/count.*
+    valgrind -q --tool=callgrind --callgrind-out-file="$runs/count" --collect-atstart=no \
+        --toggle-collect=counted_pairs --dump-after=counted_pairs "$1" >"$runs/rows"
+    n=0
+    while IFS='	' read -r row live pairs; do
+        each=-
+        if [ "$pairs" -gt 0 ]; then
+            n=$((n + 1))
+            each=$(awk -v pairs="$pairs" '$1 == "totals:" { print $2 / pairs }' "$runs/count.$n")
+        fi
+        printf '%s\t%s\t%s\n' "$row" "$live" "$each"
+    done <"$runs/rows" | awk -F '\t' 'NR == 1 { loop = $3 }
+        { printf "%s\t%s\t%s\n", $1, $2, $3 == "-" ? "-" : sprintf("%.1f", NR == 1 ? $3 : $3 - loop) }' >"$2"
+}
+
+bench_instructions() {
+    if ! command -v valgrind >/dev/null; then
+        missing 'valgrind, which counts the instructions' valgrind
+        return 0
+    fi
+    build_both instructions
+    count_pairs $out/instructions "$runs/now"
+    if [ -n "$base" ]; then
+        count_pairs $out/instructions_base "$runs/was"
+    else
+        sed 's/[^	]*$/-/' "$runs/now" >"$runs/was"
+    fi
+    printf '\ninstructions a pair, 1 thread, without the loop\n'
+    printf '%-36s %8s %8s %8s %8s %8s\n' '' live now 'x plain' base 'x base'
+    paste "$runs/now" "$runs/was" | sed 1d | while IFS='	' read -r row live now _ _ was; do
+        [ "$row" != plain ] || [ "$live" != 1000 ] || plain=$now
+        to_plain=$(ratio "$now" "$plain") to_base=$(ratio "$now" "$was")
+        printf '%-36s %8s %8s %8s %8s %8s\n' "$row" "$live" "$now" "$to_plain" "$was" "$to_base"
+        demand_instructions
+        printf '%s\t%s, %s live\n' "$to_base" "$row" "$live" >>"$runs/to_base"
+    done
+    [ -z "$base" ] || sort -n "$runs/to_base" | tail -n 1 | while IFS='	' read -r to_base row; do
+        demand "instructions, at worst: $row" '<=' 1.03 "$to_base" ' x base'
+    done
+}
+
+# Notes the demands on a row of bench_instructions: instructions, and times those of a plain pair.
+demand_instructions() {
+    case "$row, $live" in
+    'plain, 1000') most=265 times='' ;;
+    'sites and a tag, 1000') most=450 times='' ;;
+    'alloc_with, no options, 1000') most=400 times=1.5 ;;
+    'alloc_with, tag and account in use, 1000') most='' times=2.0 ;;
+    'track that opens + free, 1000') most=420 times=1.6 ;;
+    'realloc in place, and back, 1000') most=480 times=1.8 ;;
+    *) return 0 ;;
+    esac
+    [ -z "$most" ] || demand "instructions: $row" '<=' "$most" "$now" ''
+    [ -z "$times" ] || demand "instructions: $row" '<=' "$times" "$to_plain" ' x plain'
+}
+
+# -- beside the real malloc --
+
+bench_beside() {
+    run_both beside
+    printf '\nbeside malloc and free, 1 thread, the first byte of each block is written: ns per replaced block\n'
+    printf '%-28s %8s %8s %8s %10s %8s %8s\n' '' malloc added 'x malloc' 'sites, tag' 'x malloc' base
     while IFS= read -r way; do
-        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/cpp" 2 "$way")" \
-            "$(median_of "$runs/cpp" 3 "$way")" "$(median_of "$runs/cpp" 4 "$way")"
+        share=$(median_of "$runs/beside" 4 "$way")
+        printf '%-28s %8s %8s %8s %10s %8s %8s\n' "$way" "$(median_of "$runs/beside" 2 "$way")" \
+            "$(median_of "$runs/beside" 3 "$way")" "$share" "$(median_of "$runs/beside" 5 "$way")" \
+            "$(median_of "$runs/beside" 6 "$way")" "$(median_of "$runs/beside" 10 "$way")"
+        case $way in
+        '16 B to 4 KiB, 1,000 live') most=0.37 ;;
+        '16 B to 4 KiB, 100,000 live') most=0.68 ;;
+        '16 to 1,015 B, 1,000 live') most=0.97 ;;
+        '16 to 1,015 B, 100,000 live') most=0.82 ;;
+        *) continue ;;
+        esac
+        demand "added to malloc and free, $way" '<=' $most "$share" ' x malloc'
     done <"$runs/ways"
+}
+
+# -- the peaks of several threads --
+
+bench_peaks() {
+    run_both peaks
+    awk -F '\t' -v OFS='\t' '{ $9 = $7 > 0 ? sprintf("%.3f", $3 / $7) : "-"; print }' \
+        "$runs/peaks" >"$runs/both"
+    printf '\npeaks of several threads: the least reported part of the true one; ns of processor time a pair\n'
+    printf '%-36s %8s %8s %8s %9s %8s %8s\n' '' peak ns exact 'peak base' 'ns base' 'x base'
+    while IFS= read -r way; do
+        printf '%-36s %8s %8s %8s %9s %8s %8s\n' "$way" "$(least_of "$runs/both" 2 "$way")" \
+            "$(median_of "$runs/both" 3 "$way")" "$(median_of "$runs/both" 4 "$way")" \
+            "$(least_of "$runs/both" 6 "$way")" "$(median_of "$runs/both" 7 "$way")" \
+            "$(median_of "$runs/both" 9 "$way")"
+    done <"$runs/ways"
+    part_of() { least_of "$runs/both" 2 "$1"; }
+    demand 'peak of 2 threads, 30 KiB each' '>=' 0.9333 "$(part_of '2 threads, 30 KiB each')" ' of it'
+    demand 'peak of 8 threads, 1 MiB each' '>=' 0.96 "$(part_of '8 threads, 1 MiB each')" ' of it'
+    demand 'peak of 8 threads, 1 GiB' '>=' 0.9843 "$(part_of '8 threads, 1 GiB together')" ' of it'
+    [ -z "$base" ] || demand '  ns a pair of 8 threads, 1 MiB each' '<=' 1.1 \
+        "$(median_of "$runs/both" 9 '8 threads, 1 MiB each')" ' x base'
+}
+
+least_of() { # FILE COLUMN NAME: likewise the least
+    awk -F '\t' -v c="$2" -v name="$3" '$1 == name { print $c }' "$1" | sort -n | head -n 1
+}
+
+# -- limits, capacity, deferred frees --
+
+bench_strategy() {
+    build_lords
+    $cc -std=c99 -O2 -pthread bench/strategy.c $out/lord.o -o $out/strategy
+    $out/strategy
+}
+
+# -- the allocators of C++ --
+
+# five_runs NAME HEADING COLUMN...: runs a program of C or C++ five times, as each process places the
+# tables and the code at other addresses, and prints the medians of the columns of its rows
+five_runs() {
+    for n in 1 2 3 4 5; do "$out/$1"; done >"$runs/$1"
+    printf '\n%s\n%-44s %9s %9s %9s\n' "$2" '' "$3" "$4" "$5"
+    cut -f 1 "$runs/$1" | awk '!seen[$0]++' >"$runs/ways"
+    while IFS= read -r way; do
+        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/$1" 2 "$way")" \
+            "$(median_of "$runs/$1" 3 "$way")" "$(median_of "$runs/$1" 4 "$way")"
+    done <"$runs/ways"
+}
+
+bench_cpp() {
+    build_lords
+    $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread bench/cpp.cpp $out/lord.o -o $out/cpp
+    five_runs cpp 'allocators of C++, 1 thread, 1,000 live blocks: ns per replaced block' median added 'to hand'
     for way in mlord::allocator mlord::resource; do
         demand "$way, added, to by hand" '<=' 3 "$(median_of "$runs/cpp" 4 "  $way")" ' ns'
     done
@@ -278,15 +338,9 @@ bench_cpp() {
 # -- a custom allocator --
 
 bench_pool() {
+    build_lords
     $cc -std=c99 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread -I. bench/pool.c $out/lord.o -o $out/pool
-    for n in 1 2 3 4 5; do $out/pool; done >"$runs/pool"
-    printf '\nexamples/pool.h, 1 thread, 1,000 live blocks, all hits: ns\n'
-    printf '%-44s %9s %9s %9s\n' '' alloc free both
-    cut -f 1 "$runs/pool" | awk '!seen[$0]++' >"$runs/ways"
-    while IFS= read -r way; do
-        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/pool" 2 "$way")" \
-            "$(median_of "$runs/pool" 3 "$way")" "$(median_of "$runs/pool" 4 "$way")"
-    done <"$runs/ways"
+    five_runs pool 'examples/pool.h, 1 thread, 1,000 live blocks, all hits: ns' alloc free both
     demand 'the pool serves a hit, with its accounting' '<=' 40 \
         "$(median_of "$runs/pool" 2 'pool_alloc + pool_free, with accounting')" ' ns'
 }
@@ -294,86 +348,38 @@ bench_pool() {
 # -- scopes, checkpoints, events, reports --
 
 bench_reports() {
+    build_lords
     $cc -std=c99 -O2 -pthread bench/reports.c $out/lord.o -o $out/reports
-    $out/reports $out/events.html >"$runs/reports"
+    $out/reports >"$runs/reports"
     cat "$runs/reports"
     for limit in 'nothing open:40' '2 tags and 2 scopes:100'; do
         demand "context swap, ${limit%:*}" '<=' "${limit#*:}" \
             "$(sed -n "s/^context swap, ${limit%:*} *\([0-9.]*\).*/\1/p" "$runs/reports")" ' ns'
     done
-    bench_page
-}
-
-# Opens the page of 100,000 events, and takes the median.
-bench_page() {
-    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
-    modules=$PWD/build/reports/node_modules
-    if [ -n "$browser" ] && command -v node >/dev/null && [ -d "$modules/playwright-core" ]; then
-        CHROMIUM=$browser NODE_PATH=$modules node bench/page.js "$PWD/$out/events.html" >$out/page.txt
-        ms=$(sort -n $out/page.txt | sed -n 3p)
-        printf '%-36s %8s\n' 'its page in Chromium, interactive' "$ms"
-    else
-        echo 'left out  the page in a browser: no chromium, node or playwright-core (make deps-reports)'
-    fi
 }
 
 # -- tools that are preloaded --
 
-library() {
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null |
-        awk -v name="$1" '$1 == name { print $NF; exit }'
+build_interposer() {
+    [ ! -e "$runs/preload" ] || return 0
+    make -s CC="$cc" $preload build/symbolize >/dev/null
+    $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
+    $cc -std=gnu99 -O2 -Wall -Wextra -Werror bench/spawn.c -o $out/spawn
+    $cxx -std=c++17 -O2 -pthread bench/objects.cpp -o $out/objects
+    : >"$runs/preload"
 }
 
-# churn_with TOOL THREADS LIVE OPERATIONS: runs churn once, and prints its ns per pair
+# churn_with TOOL MIX THREADS LIVE: runs churn once, and prints its ns per pair
 churn_with() {
-    tool=$1
-    shift
-    case $tool in
-    bare) $out/churn "$@" ;;
-    memlord-frame)
-        LD_PRELOAD=$PWD/$preload MEMLORD_STACK_DEPTH=0 MEMLORD_SYMBOLS=0 MEMLORD_REPORT=$runs/report.txt \
-            $out/churn "$@"
-        ;;
-    heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
-    jemalloc-*)
-        LD_PRELOAD=$jemalloc MALLOC_CONF=${tool#jemalloc-},prof_prefix:$runs/jeprof \
-            $out/churn "$@"
-        ;;
-    jemalloc) LD_PRELOAD=$jemalloc $out/churn "$@" ;;
-    gperftools) LD_PRELOAD=$tcmalloc HEAPPROFILE=$runs/heap $out/churn "$@" 2>/dev/null ;;
-    esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
-}
-
-find_tools() {
-    tools="bare memlord-frame"
-    if command -v heaptrack >/dev/null; then
-        tools="$tools heaptrack"
-    else
-        missing heaptrack heaptrack
-    fi
-    jemalloc=$(library libjemalloc.so.2) tcmalloc=$(library libtcmalloc.so.4)
-    if [ -z "$jemalloc" ]; then
-        missing jemalloc libjemalloc2
-    elif LD_PRELOAD=$jemalloc MALLOC_CONF=prof:true /bin/true 2>&1 | grep -q .; then
-        echo "left out  jemalloc with profiling: this build has none; without it instead"
-        tools="$tools jemalloc"
-    else
-        tools="$tools jemalloc-prof:true,lg_prof_sample:0"
-    fi
-    if [ -n "$tcmalloc" ]; then
-        tools="$tools gperftools"
-    else
-        missing gperftools libgoogle-perftools4
-    fi
-}
-
-# A tool that is a hundred times slower is measured over fewer operations.
-operations() {
     case $1 in
-    bare | memlord-frame | jemalloc) echo 2000000 ;;
-    jemalloc-*) echo 100000 ;;
-    *) echo 400000 ;;
-    esac
+    bare) $out/churn "$2" "$3" "$4" 2000000 ;;
+    memlord*)
+        depth=64 # the default; 0: one frame, and no stacks of a sample
+        [ "$1" = memlord ] || depth=0
+        LD_PRELOAD=$PWD/$preload MEMLORD_STACK_DEPTH=$depth MEMLORD_SYMBOLS=0 MEMLORD_REPORT=$runs/report.txt \
+            $out/churn "$2" "$3" "$4" 2000000
+        ;;
+    esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
 }
 
 summary() { # the runs of a tool and of bare, side by side: median, ratio, min, max
@@ -393,22 +399,35 @@ summary() { # the runs of a tool and of bare, side by side: median, ratio, min, 
         }'
 }
 
-bench_churn() { # THREADS LIVE ROUNDS LIMIT
+# churn_table WHAT MIX THREADS LIVE ROUNDS TOOL LIMIT: runs churn bare and under the interposer in turn, and
+# prints a row for each. MIX is -m, -s or -r, as churn takes them; TOOL has the demand.
+churn_table() {
     n=0
-    while [ $n -lt "$3" ]; do
-        for tool in $tools; do
-            churn_with "$tool" "$1" "$2" "$(operations "$tool")" >>"$runs/$tool.$1.$2"
+    rm -f "$runs"/churn.*
+    while [ $n -lt "$5" ]; do
+        for tool in bare memlord-frame memlord; do
+            churn_with "$tool" "$2" "$3" "$4" >>"$runs/churn.$tool"
         done
         n=$((n + 1))
     done
-    printf '\nmalloc under a tool, %s thread(s), %s live blocks: ns per replaced block\n' "$1" "$2"
+    printf '\n%s under the interposer, %s thread(s), %s live: ns per replaced block\n' "$1" "$3" "$4"
     printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
-    for tool in $tools; do
-        summary "$runs/$tool.$1.$2" "$runs/bare.$1.$2" "$tool" | tee "$runs/line"
-        [ "$tool" != memlord-frame ] ||
-            demand "malloc interposer, $1 thread(s), $2 live" '<=' "$4" \
-                "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
+    for tool in bare memlord-frame memlord; do
+        summary "$runs/churn.$tool" "$runs/churn.bare" "$tool" | tee "$runs/line"
+        [ "$tool" != "$6" ] || demand "interposer, $1, $3 thread(s), $4 live" '<=' "$7" \
+            "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
     done
+}
+
+bench_churn() {
+    build_interposer
+    rounds=5
+    [ "$quick" = 0 ] || rounds=3
+    churn_table malloc -m 1 1000 $rounds memlord-frame 1.8
+    churn_table malloc -m 1 100000 $rounds memlord-frame 2.4
+    churn_table 'malloc of 16 to 1,015 B' -s 1 1000 $rounds memlord 2.2
+    churn_table 'realloc in place' -r 1 1 $rounds memlord 5
+    grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
 }
 
 # -- whole processes under the interposer --
@@ -476,6 +495,7 @@ bench_buffers() {
 }
 
 bench_programs() {
+    build_interposer
     rounds=7
     [ "$quick" = 0 ] || rounds=3
     table 'programs'
@@ -485,6 +505,8 @@ bench_programs() {
     program 'vim -es, 100,000 lines' 1.5 vim -u NONE -i NONE -es \
         -c 'call map(range(1, 100000), "setline(v:val, printf(\"%d %s\", v:val, repeat(\"x\", v:val % 60)))")' \
         -c '%s/x\+/y/' -c 'qa!'
+    program 'lua5.4, 200,000 lists' 1.7 lua5.4 -e 'local all = {}
+        for i = 1, 200000 do local list = {i}; list[2] = "key " .. i; all[i] = list end'
     unset NODE_EXTRA_CA_CERTS # node reads these certificates at its start, which takes 30 times its own allocs
     program 'node -e 0' 1.3 node -e 0
     program 'node: a worker, zlib and a child' 1.5 node bench/node.js
@@ -514,6 +536,8 @@ stacks() {
 
 # Measures stacks: MemLord's of a sample and of every alloc, and heaptrack's of every alloc.
 bench_stacks() {
+    build_interposer
+    command -v heaptrack >/dev/null || missing heaptrack heaptrack
     rounds=5
     [ "$quick" = 0 ] || rounds=3
     table 'stacks'
@@ -528,27 +552,6 @@ bench_stacks() {
     demand '  likewise, C++' '<=' 0.8 "$(quotient 4 5 1)" ' x'
     stacks '  likewise, in each of 4 threads' $out/objects 4
     demand '  every stack to one frame, C++, 4 threads' '<=' 2 "$(quotient 4 2 1)" ' x'
-}
-
-build_interposer() {
-    make -s CC="$cc" $preload build/symbolize >/dev/null
-    $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
-    $cc -std=gnu99 -O2 -Wall -Wextra -Werror bench/spawn.c -o $out/spawn
-    $cxx -std=c++17 -O2 -pthread bench/objects.cpp -o $out/objects
-}
-
-bench_tools() {
-    build_interposer
-    echo
-    find_tools
-    rounds=5
-    [ "$quick" = 0 ] || rounds=3
-    bench_churn 1 1000 $rounds 1.8
-    bench_churn 1 100000 $rounds 2.4
-    bench_churn 2 100000 3 2.4
-    grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
-    bench_stacks
-    bench_programs
 }
 
 # -- sizes --
@@ -616,12 +619,11 @@ bench_size() {
     left=$(($(text_of $out/lord_off.o) + $(text_of $out/disabled.o) - $(text_of $out/without.o)))
     printf '%-44s %9s\n' 'with MEMLORD_DISABLE, and a host calling it' "$left"
     demand 'MEMLORD_DISABLE: what is left' '<=' 0 "$left" ' B'
-    size_modules
 }
 
 # Prints the size of each module of src/, as an object of its own. Their sum is not the size of the
 # whole: functions of other modules are not inlined, and strings are not shared.
-size_modules() {
+bench_modules() {
     make -s CC="$cc" build/modules/memlord.o >/dev/null
     printf '\nBytes of code by module, each an object of its own (gcc -O2: code and constants)\n'
     for folder in os base books calls services reports embed; do
@@ -632,44 +634,45 @@ size_modules() {
     done
 }
 
-if [ "${1:-}" = code ]; then
+# -- what is asked for --
+
+sections='map instructions beside peaks strategy cpp pool reports churn stacks programs size'
+case ${1:-} in
+code)
     whole_text
     exit 0
-fi
-: >$musts
-if [ "${1:-}" = size ]; then
-    bench_size
-    print_demands || :
+    ;;
+peers)
+    find_peers >&2
+    printf '%s\n%s\n' "$flags" "$libs"
     exit 0
-fi
-if [ "${1:-}" = programs ]; then
-    head_lines
-    build_interposer
-    bench_programs
-    bench_stacks
-    print_demands || :
-    exit 0
-fi
+    ;;
+esac
+for section in "$@"; do
+    case " $sections modules " in
+    *" $section "*) ;;
+    *)
+        echo "bench: no section $section among $sections modules" >&2
+        exit 2
+        ;;
+    esac
+done
 [ -z "$base" ] || find_base
-if [ "${1:-}" = instructions ] || [ "${1:-}" = peaks ]; then
-    build_lord ''
-    [ -z "$base" ] || build_base || no_base 'its memlord.h has not what bench/books.cpp needs of it'
-    "bench_$1"
-    [ -z "$base" ] || print_demands || :
-    exit 0
-fi
+: >$musts
 head_lines
-find_peers
-build_map
+[ $# = 0 ] || echo "sections  $*"
 status=0
-$out/map $musts || status=$?
-bench_instructions
-bench_peaks || status=$?
-bench_strategy || status=$?
-bench_cpp || status=$?
-bench_pool || status=$?
-bench_reports || status=$?
-bench_tools
-bench_size
+# shellcheck disable=SC2048 # words
+for section in ${*:-$sections}; do
+    set +e # in a condition the shell would go on after a command that fails
+    (
+        set -e
+        "bench_$section"
+    )
+    ended=$?
+    set -e
+    [ $ended != 2 ] || exit 2
+    [ $ended = 0 ] || status=1
+done
 print_demands || [ "${MEMLORD_BENCH_STRICT:-0}" = 0 ] || status=1
 exit $status

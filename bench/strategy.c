@@ -1,19 +1,18 @@
 /*
-    strategy.c - what reservations, capacity, retire and pollers cost the thread that calls
+    strategy.c - what reservations, capacity and retire cost the thread that calls
 
     MEMLORD_BENCH_QUICK=1: fewer rounds. map.cpp measures what a strategy costs alloc and free.
 */
-#define _GNU_SOURCE       /* RUSAGE_THREAD */
-#include <pthread.h>      /* a second thread; a mutex for scale */
-#include <stdio.h>        /* the tables */
-#include <stdlib.h>       /* qsort, getenv, exit */
-#include <string.h>       /* strcmp */
-#include <sys/resource.h> /* getrusage: how often a thread waited */
-#include <time.h>         /* clock_gettime, nanosleep */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h> /* a second thread; a mutex for scale */
+#include <stdio.h>   /* the table */
+#include <stdlib.h>  /* qsort, getenv, exit */
+#include <string.h>  /* strcmp */
+#include <time.h>    /* clock_gettime */
 
 #include "../memlord.h"
 
-enum { MOST_ROUNDS = 25, SECONDS = 3, SOURCE_MS = 50, POLL_MS = 10 };
+enum { MOST_ROUNDS = 25 };
 #define STORAGE UINT64_C(0x10000)
 #define SECOND  UINT64_C(1000000000)
 
@@ -176,24 +175,11 @@ static void measure_calls(void) {
 
 /* -- a ledger with all of it -- */
 
-static int quick_source(void *user, memlord_device d, memlord_capacity *out) {
+static int source(void *user, memlord_device d, memlord_capacity *out) {
     (void)user, (void)d;
     out->total = UINT64_C(80) << 30;
     out->used = UINT64_C(8) << 30;
     return 0;
-}
-
-static int slow_source(void *user, memlord_device d, memlord_capacity *out) {
-    const struct timespec nap = {0, SOURCE_MS * 1000000};
-    (void)nanosleep(&nap, NULL);
-    return quick_source(user, d, out);
-}
-
-static memlord_gc_result collect(void *user, memlord *l, const memlord_gc_event *event) {
-    memlord_gc_result result = {1, 0, 0};
-    (void)user, (void)l, (void)event;
-    need(0, "a collection that was not due");
-    return result;
 }
 
 static int done_at_once(void *user) {
@@ -201,107 +187,30 @@ static int done_at_once(void *user) {
     return 1;
 }
 
-static void open_ledger(uint32_t flags, memlord_capacity_fn source) {
-    const memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, UINT64_C(1) << 30, 0,
-                               MEMLORD_COMBINE_MAX};
+/* A known capacity, a limit, and a deferred free that has come and gone. */
+static void open_ledger(void) {
+    memlord_fence fence = {done_at_once, NULL, 1, NULL};
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
-    desc.flags = flags;
-    desc.poll_ms = POLL_MS;
+    desc.flags = MEMLORD_FLAG_NO_THREADS;
     device = memlord_device_cuda(0);
-    need(memlord_create(&desc, &lord) == MEMLORD_OK, "no ledger");
-    if (!source) return;
-    need(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, source, NULL) == MEMLORD_OK &&
-             memlord_strategy_set(lord, memlord_device_all(), &band, 1) == MEMLORD_OK &&
-             memlord_gc_callback_add(lord, memlord_device_cuda(MEMLORD_ANY), 0, collect, NULL) ==
-                 MEMLORD_OK,
-         "no strategy");
-}
-
-/* A known capacity, a limit, and a deferred free that has come and gone. */
-static void measure(void) {
-    memlord_fence fence = {done_at_once, NULL, 1, NULL};
-    open_ledger(MEMLORD_FLAG_NO_THREADS, quick_source);
-    need(memlord_capacity_sample(lord, device) == MEMLORD_OK &&
+    need(memlord_create(&desc, &lord) == MEMLORD_OK &&
+             memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, source, NULL) == MEMLORD_OK &&
+             memlord_capacity_sample(lord, device) == MEMLORD_OK &&
              memlord_limit_set(lord, device, UINT64_C(1) << 32) == MEMLORD_OK &&
              memlord_alloc(lord, device, STORAGE, 4096, NULL) == MEMLORD_OK &&
              memlord_free_deferred(lord, device, STORAGE, fence, NULL) == MEMLORD_OK,
          "no limit");
     (void)memlord_retire(lord, device);
     need(memlord_pending(lord, device) == 0, "a deferred free does not end");
-    measure_calls();
-    memlord_destroy(lord);
-}
-
-/* -- a source that blocks -- */
-
-typedef struct span {
-    double mean_ns, longest_ms;
-    long waits; /* the voluntary context switches of the thread */
-    uint64_t oldest_ns;
-} span;
-
-/* Runs pairs for a second, and reads the capacity after every 16. */
-static span second_of_pairs(void) {
-    span s = {0, 0, 0, 0};
-    struct rusage before, after;
-    memlord_capacity c;
-    uint64_t begun, last, longest = 0;
-    long n = 0;
-
-    (void)getrusage(RUSAGE_THREAD, &before);
-    begun = last = now_ns(CLOCK_MONOTONIC);
-    while (last - begun < SECOND) {
-        uint64_t now;
-        need(alloc_free(STORAGE) == 0, "alloc + free");
-        if (++n % 16 == 0) {
-            (void)memlord_capacity_get(lord, device, &c);
-            (void)memlord_would_fit(lord, device, 4096);
-            if (c.known && c.age_ns > s.oldest_ns) s.oldest_ns = c.age_ns;
-        }
-        now = now_ns(CLOCK_MONOTONIC);
-        if (now - last > longest) longest = now - last;
-        last = now;
-    }
-    (void)getrusage(RUSAGE_THREAD, &after);
-    s.mean_ns = (double)(last - begun) / (double)n;
-    s.longest_ms = (double)longest / 1e6;
-    s.waits = after.ru_nvcsw - before.ru_nvcsw;
-    return s;
-}
-
-static void print_span(const char *name, const span *s) {
-    (void)printf("%-36s %8.1f %8.2f %8ld %8.0f\n", name, s->mean_ns, s->longest_ms, s->waits,
-                 (double)s->oldest_ns / 1e6);
-}
-
-/* Measures calls beside a source whose sample is always older than the interval, and which is in
-   the middle of another sample most of the time. Of the seconds the best one counts: what other
-   programs do to this thread is hardly in all of them, but a wait of MemLord's would be. */
-static void measure_source(void) {
-    int i;
-
-    (void)printf("\nA source that takes %d ms, asked every %d ms: a second of alloc + free\n",
-                 SOURCE_MS, POLL_MS);
-    (void)printf("%-36s %8s %8s %8s %8s\n", "", "mean ns", "max ms", "waits", "age ms");
-    for (i = 0; i < SECONDS; i++) {
-        span s;
-        open_ledger(0, NULL);
-        s = second_of_pairs();
-        memlord_destroy(lord);
-        print_span("no source, no strategy", &s);
-        open_ledger(0, slow_source);
-        s = second_of_pairs();
-        memlord_destroy(lord);
-        print_span("the source, a strategy", &s);
-    }
 }
 
 int main(void) {
     const char *quick = getenv("MEMLORD_BENCH_QUICK");
 
     if (quick && strcmp(quick, "0") != 0) rounds = 7;
-    measure();
-    measure_source();
+    open_ledger();
+    measure_calls();
+    memlord_destroy(lord);
     return 0;
 }

@@ -14,13 +14,13 @@ result, swaps two arguments of one type, or takes another field of the same type
 lock that is missing shows in a race, not in a suite.
 
 A fault in the body of a module is compiled as that module, and linked with the objects of the others.
-It runs the suites that reach its line, quickest first, until one fails: for at most 60 seconds. Which
-suites reach which lines is measured once for each state of the headers. The faults of preload run
-scripts, in a copy of the tree. A suite that fails runs a second time: only if it fails again the
-fault is killed. One that hangs has noticed it; such faults are counted apart. tests/mutants.txt names
-the faults that no program can see, each with its reason: they are drawn, and count as equivalent. The
-status is 1 if less than 85 % of the others are noticed, or if more than 10 % of all are equivalent;
-it is 2 if the tool cannot run.
+It runs the suites that reach its line, that of the module's name first, then the quickest, until one
+fails: for at most 60 seconds. Which suites reach which lines is measured once for each state of the
+headers. The faults of preload run scripts, in a copy of the tree, for at most 300 seconds. A suite that
+fails runs a second time: only if it fails again the fault is killed. One that hangs has noticed it;
+such faults are counted apart. tests/mutants.txt names the faults that no program can see, each with its
+reason: they are drawn, and count as equivalent. The status is 1 if less than 85 % of the others are
+noticed, or if more than 10 % of all are equivalent; it is 2 if the tool cannot run.
 
 A table of known faults names one suite a row: section | line | line with the fault | suite. The
 status is 1 if a suite does not fail with its fault, 2 if the header has no such line.
@@ -45,7 +45,7 @@ sys.path.insert(1, 'src')
 import join
 
 OUT, LIMIT, HEADER = 'build/mutants', 60, 'memlord.h'
-SCRIPTS = ['values']  # suites that take an object: sh tests/NAME.sh OBJECT
+SCRIPTS = ['places', 'values']  # suites that take an object: sh tests/NAME.sh OBJECT
 HOSTS = ['preload', 'signals', 'symbols', 'unload']  # scripts that run programs under the interposer
 FLAGS = ['-std=c99', '-w', '-pthread', '-isystem', 'tests/fake_cuda/include']
 MODULE = ['gcc', '-O0', *FLAGS, '-D_DEFAULT_SOURCE', '-DMLI_MODULES', '-fvisibility=hidden', '-Isrc', '-c']
@@ -238,7 +238,7 @@ def attempt(number, of, fault, who, limit=LIMIT):
     try:
         if not compile_fault(here, of, fault):
             return 'not compiled', ''
-        ends = time.time() + limit
+        ends = time.time() + (limit if of.path in (HEADER, 'memlord_cuda.h') else 5 * LIMIT)
         for seconds, suite in who:
             if time.time() >= ends:
                 return 'survived', f'{limit} s'
@@ -325,11 +325,13 @@ def known(pool, of, faults, table):
 
 
 def suites_of(reached, of, line):
-    """The suites that reach a line, each with its seconds. A declaration has no code: the next line has, or the
-    last one."""
+    """The suites that reach a line, each with its seconds, in the order in which they run. A declaration has no
+    code: the next line has, or the last one."""
+    named = 'test_' + of.names[line - 1].replace('cuda/', 'cuda_').rpartition('/')[2]
     code = sorted(set().union(*(w['code'].get(of.path, []) for w in reached.values())))
     place = code[min(bisect.bisect_left(code, line), len(code) - 1)]
-    return sorted((w['seconds'], s) for s, w in reached.items() if place in w['lines'].get(of.path, []))
+    return sorted(((w['seconds'], s) for s, w in reached.items() if place in w['lines'].get(of.path, [])),
+                  key=lambda who: (who[1] != named, who))
 
 
 def drawn(pool, sources, faults, given):

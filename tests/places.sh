@@ -1,10 +1,13 @@
 #!/bin/sh
-# tests/places.sh: the module, offset and build id of return addresses, speaking TAP: libraries that
-# are closed and replaced, stripped and static programs, code in no module.
+# tests/places.sh [OBJECT]: the module, offset and build id of return addresses, speaking TAP:
+# libraries that are closed and replaced, stripped and static programs, code in no module. OBJECT is
+# the implementation to test; what the script makes is beside it then.
 set -u
+[ "$#" -eq 0 ] || set -- "$(realpath "$1")"
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
-out=$PWD/build/places
+memlord=${1:-$memlord} out=${1:+${1%/*}/}
+out=${out:-$PWD/build/}places
 cc=${CC:-gcc}
 flags='-std=gnu99 -O0 -g -I. -Wall -Wextra -Werror -pthread'
 rm -rf "$out" && mkdir -p "$out" || exit 1

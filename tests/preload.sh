@@ -328,6 +328,21 @@ sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
     verdict $? "$name"
 fi
 
+cat >"$out/limit.c" <<'C'
+#include <signal.h>
+#include <time.h>
+int main(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGSEGV};
+    const struct itimerspec soon = {{0, 0}, {0, 50000000}};
+    const struct timespec second = {1, 0};
+    timer_t timer;
+    return timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &soon, NULL) ||
+           !nanosleep(&second, NULL);
+}
+C
+c "$out/limit.c" -o "$out/limit" && preloaded "$out/limit"
+verdict $? 'the time limit of an unwinder that has ended meanwhile does nothing'
+
 for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
     kind= bytes= libraries=
     case $way in
@@ -617,6 +632,8 @@ told "$report" MEMLORD_STACK_BYTE=1 &&
     told "$report" MEMLORD_STACK_BYTES=64k &&
     line='memlord: MEMLORD_SYMBOLS=-1 has no effect: it takes a number from 0 to 1' &&
     told "$report" MEMLORD_SYMBOLS=-1 &&
+    line='memlord: MEMLORD_FOLD=2 has no effect: it takes a number from 0 to 1' &&
+    told "$report" MEMLORD_FOLD=2 &&
     line='memlord: MEMLORD_EVERY=2147483648 has no effect: it takes a number from 0 to 2147483647' &&
     told "$report" MEMLORD_EVERY=2147483648 &&
     line='memlord: MEMLORD_REPORT_ON takes TERM, INT and HUP, and has others, too' &&

@@ -1,7 +1,8 @@
 #!/bin/sh
 # tests/readme.sh: README's programs, fragments and commands work as they stand there, and so do those
 # of the guides in examples/; the targets of make that they name exist, the links of all lead to a file
-# and a heading, and so do the tests that tests/FEATURES.md names. README has at most 14 kB. Speaks TAP.
+# and a heading, and so do the tests that tests/FEATURES.md names. The figures are those of the bench.
+# README has at most 14 kB. Speaks TAP.
 #
 # A ```c block with main is a program. Another is a fragment: what stands before a line of ... is
 # outside a function and the rest inside, or all of it if there is no such line; (...) stands for
@@ -136,6 +137,14 @@ for target in $(cat $texts examples/README.md | grep -oE '(`|^)make [a-z-]+' | s
     grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile 2>"$out/target.why"
     verdict $? "README: make $target is a target" "$out/target.why"
 done
+
+python3 bench/figures.py >"$out/figures.why" 2>&1
+verdict $? 'the figures of README and the guides are those of the kept run of the bench' "$out/figures.why"
+kept=$(ls bench/results/[0-9]*Z.txt | tail -n 1)
+sed 's/^\(everything *[0-9]* *\)[0-9.]*/\17/' "$kept" >"$out/other.txt"
+! python3 bench/figures.py check "$out/other.txt" >"$out/figures.why" &&
+    [ "$(grep -c . "$out/figures.why")" = 1 ] && grep -q '^README.md: code is [0-9]*, and 7 in ' "$out/figures.why"
+verdict $? 'a figure that is not that of the run is named' "$out/figures.why"
 
 [ "$(wc -c <README.md)" -le 14000 ]
 verdict $? 'README has at most 14 kB'

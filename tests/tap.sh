@@ -1,6 +1,7 @@
 # tests/tap.sh: what the suites written in shell have in common, for `. tests/tap.sh`: the verdict of
 # a test, and how many there were, in TAP.
 n=0    # tests that have ended
+verdicts=0 # the status of the script: 1 if a test has failed
 said=  # what a test said, shown if it failed
 why=   # a file shown in its place
 memlord=$PWD/build/release/memlord.o # the implementation, which the Makefile builds once
@@ -9,6 +10,7 @@ memlord=$PWD/build/release/memlord.o # the implementation, which the Makefile bu
 verdict() {
     n=$((n + 1))
     if [ "$1" -eq 0 ]; then echo "ok - $2"; return; fi
+    verdicts=1
     printf 'not ok - %s\n%s\n' "$2" "$(
         case ${3:-$why} in
         '') printf '%s\n' "$said" ;;
@@ -17,7 +19,7 @@ verdict() {
     )" # at once, for others may print, too
 }
 skip() { n=$((n + 1)); echo "ok - $1 # SKIP $2"; } # NAME WHY
-plan() { echo "1..$n"; }
+plan() { echo "1..$n"; return $verdicts; }
 
 # Builds the implementation for a script that is run alone. `make test` has built it before, and then
 # it is newer than what it is made of.

@@ -793,9 +793,9 @@ static void *guest_run(void *user) {
     return NULL;
 }
 
-static void nor_when_threads_come_and_go(void **state) {
+/* The first thread makes so many calls, and each later one `more` than the one before. */
+static void cross_with_guests(test_case *t, uint64_t threshold, uint64_t calls, uint64_t more) {
     enum { GUESTS = 48 };
-    test_case *t = (test_case *)*state;
     static guest guests[GUESTS];
     const test_gate shut = TEST_GATE;
     test_gate stay = TEST_GATE;
@@ -805,7 +805,7 @@ static void nor_when_threads_come_and_go(void **state) {
     memset(&r, 0, sizeof r);
     r.t = t;
     r.metric = ALLOCATED;
-    r.threshold = 3 * MIB;
+    r.threshold = threshold;
     r.next_key = (uint64_t)1 << 32;
     test_threshold(t->lord, ALLOCATED, r.threshold);
     for (n = 0; n < GUESTS && !r.crossed; n++) {
@@ -815,7 +815,7 @@ static void nor_when_threads_come_and_go(void **state) {
         g->gate = n % 3 ? &stay : NULL;
         g->done = shut;
         g->done.open = 1;
-        g->calls = 50 + (uint64_t)n * 3; /* some 64 KiB and more, then it holds back */
+        g->calls = calls + (uint64_t)n * more;
         g->seed = (uint64_t)n;
         assert_int_equal(pthread_create(&threads[n], NULL, guest_run, g), 0);
         assert_true(test_gate_came(&g->done, 1));
@@ -826,6 +826,16 @@ static void nor_when_threads_come_and_go(void **state) {
     assert_int_equal(r.early, 0);
     assert_int_equal(r.late, 0);
     assert_int_equal(t->gc.last.value, r.live);
+}
+static void nor_when_threads_come_and_go(void **state) {
+    cross_with_guests((test_case *)*state, 3 * MIB, 50, 3); /* some 64 KiB and more, then each
+                                                               holds back */
+}
+static void nor_if_each_holds_back_all_its_bytes(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 64 * MIB, NULL)); /* far below a peak */
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    cross_with_guests(t, MIB / 2, 40, 0);
 }
 
 /* -- what other threads hold back counts from the moment the threshold comes closer -- */
@@ -1811,6 +1821,7 @@ int main(void) {
         TEST_FAKES_SITES(nor_are_their_frees),
         TEST_FAKES_SITES(nor_is_one_block_freed_again_and_again),
         TEST_FAKES(nor_when_threads_come_and_go),
+        TEST_FAKES(nor_if_each_holds_back_all_its_bytes),
         TEST_FAKES(a_new_strategy_counts_what_threads_hold_back),
         TEST_FAKES(a_strategy_switched_on_counts_what_threads_hold_back),
         TEST_FAKES(a_new_sample_counts_what_threads_hold_back),

@@ -198,6 +198,8 @@ static void a_machine_with_nothing_available_is_full(void **state) {
     fixture *f = (fixture *)*state;
     put(f, "proc/meminfo", "MemTotal: 1024 kB\nMemAvailable: 0 kB\n");
     expect(f, MIB, MIB);
+    put(f, "proc/meminfo", "MemTotal: 18014398509481983 kB\nMemAvailable: 0 kB\n");
+    expect(f, UINT64_MAX - 1023, UINT64_MAX - 1023); /* the most that 64 bits hold */
 }
 
 static void no_meminfo_is_unknown(void **state) {
@@ -223,6 +225,7 @@ static void meminfo_that_makes_no_sense_is_unknown(void **state) {
         "MemTotal: 1024 kB\nMemAvailable: 1025 kB\n",
         "MemTotal: 18446744073709551616 kB\nMemAvailable: 1 kB\n",
         "MemTotal: 18446744073709551615 kB\nMemAvailable: 1 kB\n",
+        "MemTotal: 18014398509481984 kB\nMemAvailable: 1 kB\n",
         "MemTotal: 16777216 MB\nMemAvailable: 12582912 MB\n",
         "NotMemTotal: 16777216 kB\nMemAvailable: 12582912 kB\n",
         NULL};
@@ -505,10 +508,14 @@ static void the_largest_number_of_v1_is_no_limit(void **state) {
 
 static void a_v1_limit_that_makes_no_sense_is_unknown(void **state) {
     static const char *const texts[] = {"", "-1\n", "0\n", "1e9\n", "18446744073709551616\n", NULL};
+    static const char *const lines[] = {"hierarchical_memory_limit -1\n",
+                                        "hierarchical_memory_limit 1e9\n", NULL};
     fixture *f = (fixture *)*state;
     in_v1(f, "/box");
     put_v1(f, "/box", "2147483648\n", 0, "");
     expect_unknown_with(f, "sys/fs/cgroup/memory/box/memory.limit_in_bytes", texts, "4096\n");
+    put_v1(f, "", NO_LIMIT_V1, GIB, "");
+    expect_unknown_with(f, "sys/fs/cgroup/memory/memory.stat", lines, "");
 }
 
 /* systemd's hybrid: v2 is mounted, and every process is in it, but v1 has the memory. */

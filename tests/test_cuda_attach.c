@@ -414,6 +414,12 @@ static memlord_gc_result collects_nothing(void *user, memlord *lord, const memlo
     return result;
 }
 
+static int inside;
+static void takes_long(void) {
+    __atomic_store_n(&inside, 1, __ATOMIC_RELEASE);
+    usleep(50000);
+}
+
 /* A program whose pollers sample a device and ask fences as it returns from main. */
 static int ends_with_pollers(void) {
     memlord *lord;
@@ -437,7 +443,11 @@ static int ends_with_pollers(void) {
     if (memlord_cuda_record_free(lord, ptr, stream, NULL)) return 7;
     sampled = fake_count("cuMemGetInfo_v2");
     usleep(100000);
-    return fake_count("cuMemGetInfo_v2") - sampled >= 2 ? 0 : 8; /* they run */
+    if (fake_count("cuMemGetInfo_v2") - sampled < 2) return 8; /* they do not run */
+    fake.before = takes_long;
+    fake.before_name = "cuMemGetInfo_v2";
+    while (!__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) usleep(100);
+    return 0;
 }
 
 static void pollers_stop_before_the_driver_ends(void **state) {

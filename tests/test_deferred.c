@@ -1971,7 +1971,7 @@ static int run_short_of_memory(uint64_t n) {
         memlord_device device = cuda((int)(i % 3));
         uint64_t key = 0x1000 + i * 64;
         fake *f = fake_new(0);
-        int how = (int)(i / 3 % 3);
+        int how = (int)((i / 3 + n) % 3);
         memlord_result r;
         before = stats_of(lord, all());
         r = end_somehow(lord, device, key, f, i % 40, how);
@@ -1980,6 +1980,7 @@ static int run_short_of_memory(uint64_t n) {
             assert_int_equal(heap.failed, 1);
             after = stats_of(lord, all());
             assert_same_books(&before, &after);
+            assert_int_equal(after.unknown_frees, 0);
             assert_ok(memlord_block_find(lord, device, key, &info));
             assert_int_equal(info.pending, 0);
             assert_int_equal(f->asked, 0);
@@ -2059,9 +2060,10 @@ static void without_memory_a_use_of_no_block_is_unknown_and_counts_nothing(void 
     assert_true(t->heap.failed > 0);
     before = stats_of(t->lord, all());
     assert_int_equal(use(t->lord, cuda(0), 0x2000, f, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(use(t->lord, cuda(0), 0x1000, f, 1), MEMLORD_E_NOMEM);
+    assert_int_equal(defer(t->lord, cuda(0), 0x1000, f, 1), MEMLORD_E_NOMEM);
     after = stats_of(t->lord, all());
     assert_memory_equal(&before, &after, sizeof after);
-    assert_int_equal(use(t->lord, cuda(0), 0x1000, f, 1), MEMLORD_E_NOMEM);
     t->heap.fail_at = 0;
     assert_ok(use(t->lord, cuda(0), 0x1000, f, 1));
     assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));

@@ -1020,6 +1020,8 @@ static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
 /* What an allocator gets that asks more of the ledger than to record. */
 typedef struct asking {
     memlord *lord; /* what the next allocation asks */
+    uint64_t generation;
+    memlord *found;
     memlord_result verify, events, account, sample, checkpoint, snapshots, reserve, adopt, give_back;
     memlord_result collect, open, close, raise;
     int64_t headroom;
@@ -1051,6 +1053,7 @@ static void *asking_alloc(void *user, size_t size) {
         a->open = memlord_pressure_open(lord, "inside");
         a->close = memlord_pressure_close(lord);
         a->raise = memlord_pressure_raise(lord, cuda(0), 1);
+        a->found = memlord_find(a->generation);
         memlord_reset(lord);
         memlord_peak_reset(lord, all());
         assert_ok(memlord_scope_begin(lord, "inside"));
@@ -1089,6 +1092,8 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, test_gc_run, &a.gc));
     assert_ok(memlord_strategy_set(lord, all(), &band, 1));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    a.generation = memlord_generation(lord);
+    assert_ptr_equal(memlord_find(a.generation), lord);
     a.lord = lord;
     for (i = 0; i < 100000 && a.lord; i++)
         assert_ok(memlord_alloc(lord, cuda(1), 0x40000000 + i * 64, 1, NULL));
@@ -1106,6 +1111,7 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     assert_int_equal(a.open, MEMLORD_E_STATE);
     assert_int_equal(a.close, opened == MEMLORD_OK ? MEMLORD_E_STATE : MEMLORD_OK);
     assert_int_equal(a.raise, MEMLORD_E_STATE);
+    assert_ptr_equal(a.found, lord); /* as the thread had found it last */
     assert_int_equal(stats_of(lord, cuda(0)).total_allocated, 100); /* the epoch is the first one */
     assert_int_equal(a.source.calls, 0);
     assert_int_equal(a.collected, 0);

@@ -214,12 +214,12 @@ static void a_destroy_verifies_if_debug_is_2(void **state) {
 }
 
 static void *allocate_once(void *user) {
-    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x2000, 1, NULL));
+    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x2000, 1 << 20, NULL));
     return NULL;
 }
 static void a_batch_in_the_description_bounds_what_threads_hold_back(void **state) {
     static const uint64_t batches[] = {1000, 0, (uint64_t)1 << 50};
-    static const uint64_t expected[] = {2000, 4096, 4096}; /* or 4 KiB together */
+    static const uint64_t expected[] = {500, 8192, 8192}; /* half of it, or of a 128th of the peak */
     size_t i;
     (void)state;
     for (i = 0; i < 3; i++) {
@@ -230,7 +230,7 @@ static void a_batch_in_the_description_bounds_what_threads_hold_back(void **stat
         desc.flags = MEMLORD_FLAG_NO_ENV;
         desc.counter_batch = batches[i];
         assert_ok(memlord_create(&desc, &lord));
-        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, NULL));
         assert_int_equal(stats_of(lord, cpu()).peak_error, 0);
         assert_int_equal(pthread_create(&thread, NULL, allocate_once, lord), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);

@@ -183,6 +183,31 @@ static void a_module_without_notes_in_memory_has_no_build_id(void **state) {
     assert_int_equal(found.stays, 0); /* modules of dlopen are closed */
 }
 
+/* -- symbols -- */
+
+/* A table with the given buckets and chain, in which symbols before `first` are not hashed. */
+static void the_last_symbol_is_the_last_of_the_last_chain(void **state) {
+    enum { BLOOM = sizeof(ElfW(Addr)) / 4 };
+    static const struct {
+        uint32_t first, buckets[2], chain[3];
+        size_t words; /* of the chain that are in memory */
+        uint64_t count;
+    } cases[] = {
+        {1, {1, 0}, {1}, 3, 2},       {5, {5, 6}, {1, 1}, 3, 7},    {2, {2, 0}, {8, 6, 5}, 3, 5},
+        {2, {3, 2}, {1, 6, 5}, 3, 5}, {2, {0, 0}, {1}, 3, 0},       {1, {1, 0}, {2, 4, 6}, 3, 0},
+        {1, {1, 0}, {2, 3}, 1, 0},    {1, {1, 3}, {1, 1, 1}, 2, 0}, {1, {1, 0}, {1}, 1, 2}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t table[4 + BLOOM + 2 + 3] = {2, cases[i].first, 1};
+        memcpy(table + 4 + BLOOM, cases[i].buckets, sizeof cases[i].buckets);
+        memcpy(table + 4 + BLOOM + 2, cases[i].chain, sizeof cases[i].chain);
+        assert_int_equal(
+            mli_gnu_hash_count(table, (char *)(table + 4 + BLOOM + 2 + cases[i].words)),
+            cases[i].count);
+    }
+}
+
 /* -- what the kernel does not say -- */
 
 #if !TEST_SANITIZED /* they ask before they are ready */
@@ -369,6 +394,7 @@ int main(void) {
         cmocka_unit_test(an_address_is_in_the_segment_that_has_it_in_memory),
         cmocka_unit_test(a_module_is_found_by_an_address_in_it),
         cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
+        cmocka_unit_test(the_last_symbol_is_the_last_of_the_last_chain),
         TEST(a_child_has_no_alert_of_a_thread_that_waits),
         TEST(a_check_that_a_publication_requests_runs_at_the_end_of_the_call),
         TEST(a_handle_does_not_take_the_general_path),

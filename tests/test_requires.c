@@ -129,23 +129,17 @@ static void reserve(memlord *lord) {
       mli_row_raise_peak(&row, NULL)) \
     X(1, mli_row_join, mli_lock_held(&row->lock), static mli_row row; \
       mli_row_join(lord, 0, 0, &row)) \
-    X(1, mli_row_error, mli_lock_held(&row->lock), static mli_row row; \
-      (void)mli_row_error(lord, 0, &row)) \
-    X(1, mli_cell_ask, mli_lock_held(&row->lock), static mli_row row; static mli_cell cell; \
-      mli_cell_ask(t, &row, &cell)) \
-    X(1, mli_cell_answer, mli_lock_held(&row->lock), static mli_row row; \
-      mli_cell_answer(&row, NULL)) \
+    X(1, mli_row_bound, mli_lock_held(&row->lock), static mli_row row; mli_row_bound(0, &row)) \
+    X(1, mli_cell_share, mli_lock_held(&row->lock), static mli_row row; \
+      (void)mli_cell_share(lord, &row, NULL, 0)) \
     X(1, mli_cells_publish_asked, mli_is_inside(), mli_cells_publish_asked(lord, t)) \
     X(1, mli_cell_publish_due, mli_is_inside() || book == MLI_BOOK_SITE, \
       mli_cell_publish_due(lord, MLI_BOOK_DEVICE, 0, NULL)) \
     X(1, mli_detached_count, mli_is_inside(), mli_detached_count(t, 0, 0)) \
     X(1, mli_count, mli_is_inside() || (n == 1 && !d->dev && d->frees_here), \
       mli_row_delta d = mli_delta_open(1, 0, 8); mli_count(lord, t, &d, 1)) \
-    X(1, mli_row_reset, mli_lock_held(&mli_process.cold_lock), mli_row_reset(lord, t, 0, 0)) \
     X(1, mli_row_new, mli_lock_held(&mli_process.cold_lock), (void)mli_row_new(lord, 0, NULL)) \
     X(1, mli_row_publish, mli_lock_held(&mli_process.cold_lock), mli_row_publish(lord, 0)) \
-    X(1, mli_row_peak_reset, mli_lock_held(&mli_shard_at(lord, 0)->lock), \
-      mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, 1)) \
     X(1, mli_counters_reset, mli_lock_held(&mli_process.cold_lock), mli_counters_reset(lord, t)) \
     X(1, mli_orphan_cell, number < mli_u32_load(&lord->counters.row_count[book]), \
       (void)mli_orphan_cell(lord, MLI_BOOK_TAG, 1)) \

@@ -37,6 +37,34 @@ static int setup_samples(void **state) {
     return memlord_create(&desc, &t->lord) == MEMLORD_OK && t->lord ? 0 : -1;
 }
 
+/* -- what is computed without libm -- */
+
+static void assert_twelve_digits(double a, double b) {
+    assert_true((a > b ? a - b : b - a) <= 3e-13 * (b < 0 ? -b : b));
+}
+static void logarithms_and_scales_have_twelve_digits(void **state) {
+    (void)state;
+    assert_twelve_digits(mli_log_of(1), -36.736800569677101);
+    assert_twelve_digits(mli_log_of(3ull << 50), -0.98082925301172624);
+    assert_twelve_digits(mli_log_of((3ull << 51) - 1), -0.28768207245178107); /* far from a power */
+    assert_twelve_digits(mli_log_of(1ull << 53), 0);
+    assert_twelve_digits(mli_sample_scale(0.0625), 16.505207994280666);
+    assert_twelve_digits(mli_sample_scale(0.001), 1000.5000833333319);
+    assert_twelve_digits(mli_sample_scale(1), 1.5819767068693264);
+    assert_twelve_digits(mli_sample_scale(10.5), 1.0000275372076267);
+    assert_int_equal(mli_square_root(-1), 0);
+    assert_int_equal(mli_square_root(0.2), 0);
+    assert_int_equal(mli_square_root(0.3), 1);
+    assert_int_equal(mli_square_root(2.2), 1);
+    assert_int_equal(mli_square_root(2.3), 2);
+    assert_int_equal(mli_square_root(8.1e37), 9000000000000000000u);
+}
+static void a_hash_of_a_number_is_that_of_splitmix64(void **state) {
+    (void)state;
+    assert_true(mli_mixed(0x9e3779b97f4a7c15u) == 0xe220a8397b1dcdafu);
+    assert_true(mli_mixed(0x3c6ef372fe94f82au) == 0x6e789e6aa1b965f4u);
+}
+
 /* -- draws -- */
 
 /* The first draws of many thread records in many ledgers are exponential: their mean, and how many
@@ -359,6 +387,8 @@ static void a_block_that_is_taken_back_leaves_the_allocs_of_its_stack(void **sta
 int main(void) {
 #define TEST_SAMPLES(name) cmocka_unit_test_setup_teardown(name, setup_samples, test_teardown)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logarithms_and_scales_have_twelve_digits),
+        cmocka_unit_test(a_hash_of_a_number_is_that_of_splitmix64),
         TEST_SAMPLES(first_draws_are_exponential),
         TEST_SAMPLES(a_seed_makes_the_samples_repeatable),
         TEST_SAMPLES(without_a_seed_each_ledger_has_another),

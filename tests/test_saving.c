@@ -333,6 +333,11 @@ static void a_directory_that_cannot_be_written_is_refused(void **state) {
                          MEMLORD_E_IO);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 2);
     assert_non_null(strstr(t->log.text, ": there is no such directory"));
+    assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, in_folder("fifo")), MEMLORD_E_IO);
+    assert_non_null(
+        strstr(t->log.text, "/fifo: could not read or write there: it is no regular file\n"));
+    assert_int_equal(unlink(in_folder("fifo")), 0);
     assert_int_equal(unlink(in_folder("plain")), 0);
     memlord_destroy(t->lord);
     t->lord = NULL;
@@ -417,6 +422,26 @@ static void names_of_one_second_count_on(void **state) {
 }
 
 /* Makes n files with the names of those that a save writes first. */
+static void *save_when_cancelled(void *user) {
+    memlord *lord = *(memlord **)user;
+    (void)pthread_cancel(pthread_self());
+    if (memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("a.json")) == MEMLORD_OK)
+        *(memlord **)user = NULL;
+    pthread_testcancel();
+    return NULL;
+}
+static void a_cancelled_thread_ends_after_its_save(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *ended;
+    open_block(lord, 0x1000, 5);
+    assert_int_equal(pthread_create(&thread, NULL, save_when_cancelled, &lord), 0);
+    assert_int_equal(pthread_join(thread, &ended), 0);
+    assert_ptr_equal(ended, PTHREAD_CANCELED);
+    assert_null(lord);
+    assert_whole("a.json", 5);
+}
+
 static void take_names(int n) {
     char name[64];
     int i;
@@ -1429,6 +1454,7 @@ int main(void) {
         cmocka_unit_test(a_directory_of_too_long_a_name_is_an_error_in_the_log),
         SAVING(never_over_a_file_that_is_there),
         SAVING(names_of_one_second_count_on),
+        SAVING(a_cancelled_thread_ends_after_its_save),
         SAVING(a_thousand_names_are_tried_for_the_file_before_it_has_its_own),
         SAVING(a_directory_of_3900_bytes_is_the_longest),
         SAVING(a_path_of_3999_bytes_is_the_longest),

@@ -1889,8 +1889,8 @@ static void a_child_goes_on_in_what_it_adopted(void **state) {
     if (!child) {
         memlord_scope_stat s;
         int bad = memlord_scope_get(t->lord, "shared", &s) || s.running != 1;
-        bad |= 2 * (memlord_scope_return(t->lord, &h.token) != MEMLORD_OK);
         bad |= 32 * (memlord_scope_adopt(t->lord, &h.token) != MEMLORD_E_UNKNOWN); /* no owner */
+        bad |= 2 * (memlord_scope_return(t->lord, &h.token) != MEMLORD_OK);
         (void)memlord_scope_get(t->lord, "shared", &s);
         _exit(bad | 4 * (s.running != 0) | 8 * (s.count != 1) | 16 * (s.ns.total != 7));
     }

@@ -430,6 +430,7 @@ static void what_lies_behind_the_slots_and_devices_is_not_read(void **state) {
 static void the_failure_of_a_neighbour_is_an_emergency_of_its_device(void **state) {
     fixture *f = joined(state);
     slot_words *other = played(f, 20);
+    played(f, 21)->devices[0].id = identity("GPU-0"); /* has no failure */
     assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
     other->devices[1].id = identity("GPU-0");
     other->devices[2].id = identity("GPU-1");
@@ -1134,10 +1135,14 @@ static void a_stall_of_the_host_runs_the_callbacks_of_the_cpu(void **state) {
     assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_WARNING);
     assert_ok(memlord_limit_set(f->lord, cpu(), MIB));
     assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_CRITICAL);
+    assert_ok(memlord_limit_set(f->lord, cpu(), 100 * MIB));
     stall.answer = POLLIN;
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 1);
     assert_int_equal(stall.asked, 3);
+    assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_WARNING);
+    usleep(2000000);
+    assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_NORMAL);
     stall.file = 0;
 }
 

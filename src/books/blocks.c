@@ -39,25 +39,24 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0, 0};
     return d;
 }
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0, 0};
     return d;
 }
 
-/* Counts the end of a block. If the block was pending, takes its bytes off the statistic `pending`.
-   If it was freed before the last reset, does not count its bytes as freed since the reset. */
+/* Counts the end of a block. If the block was pending, takes its bytes off the statistic
+   `pending`. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
-    const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
+    mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
     if (mli_is_pending(word2)) {
         mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
-        if (mli_side_record_of(word2)->epoch != mli_epoch(lord))
-            mli_row_freed_exclude(lord, dev, d.out);
+        d.pended = mli_side_record_of(word2)->epoch + 1;
     }
     mli_count(lord, t, &d, 1);
 }

@@ -8,6 +8,7 @@
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
+#define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
@@ -129,19 +130,67 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
            mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
-   peak, and at least 4 KiB. */
-static uint64_t mli_row_slack(const mli_row *row) {
-    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
-}
-/* Returns the share of a cell, the most bytes that it may hold back now: the batch if no other cell
-   of the row has published; else an equal part of the row's slack, and at most the batch. */
-static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
+/* Returns an equal part of `1 / part` of a row's peak, or of `least` if that is more, for each cell
+   of the row; at most a batch. */
+static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t part,
+                             uint64_t least) {
     const uint32_t cells = mli_u32_load(&row->cells);
-    const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
-    if (!share) return 1;
-    return share < lord->counters.batch ? share : lord->counters.batch;
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    uint64_t share = peak > 0 ? (uint64_t)peak / part : 0;
+    if (share < least) share = least;
+    if (cells > 1) share /= cells;
+    if (share > lord->counters.batch) share = lord->counters.batch;
+    return share ? share : 1;
+}
+/* Returns the number of calls that a cell counts, modulo 2^16. */
+static uint16_t mli_cell_calls(const mli_cell *cell) {
+    return (uint16_t)(mli_u64_load_own(&cell->allocs) + mli_u64_load_own(&cell->frees));
+}
+/* Begins to count how often a cell is published. */
+static void mli_share_began(mli_cell *cell) {
+    cell->began = mli_cell_calls(cell);
+    cell->published = 0;
+}
+/* Returns the share that a cell begins with beside others: a part of a 64th of the peak. */
+static uint64_t mli_share_first(const memlord *lord, const mli_row *row) {
+    return mli_row_part(lord, row, 64, 4096);
+}
+/* Returns the share that a cell has after a publication, if other cells of its row have published.
+   Once in 256 calls or more of the thread on the row, compares: if the cell was published more
+   often than once in 256 calls, the share doubles, else it halves. So a thread that makes few calls
+   has an almost exact peak, and a busy one is not slowed down. */
+static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell) {
+    const uint64_t least = mli_share_first(lord, row), most = mli_row_part(lord, row, 8, 65536);
+    const uint16_t calls = (uint16_t)(mli_cell_calls(cell) - cell->began);
+    uint64_t share = mli_u32_load(&cell->share);
+    cell->published++;
+    if (calls >= MLI_SHARE_CALLS) {
+        share = (uint32_t)cell->published * MLI_SHARE_CALLS > calls ? share * 2 : share / 2;
+        mli_share_began(cell);
+    }
+    if (share > most) share = most;
+    return share < least ? least : share;
+}
+/* Chooses the share of a cell at a publication, and returns it. A cell that is alone in its row has
+   a batch. With `begins` 1, and when other cells have come since it was alone, a cell begins anew. */
+static uint64_t mli_cell_share(const memlord *lord, mli_row *row, mli_cell *cell, int begins) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const int first = mli_ptr_load(&row->first) == cell;
+    const uint32_t old = mli_u32_load(&cell->share);
+    uint64_t share = lord->counters.batch;
+    if (!share) return 0;
+    if (!first) row->shares -= old;
+    if (mli_u32_load(&row->cells) == 1) {
+        mli_ptr_store(&row->first, cell);
+    } else {
+        begins |= first || !old;
+        if (begins) mli_share_began(cell);
+        share = begins ? mli_share_first(lord, row) : mli_share_next(lord, row, cell);
+        if (first) mli_ptr_store(&row->first, NULL);
+        row->shares += share;
+    }
+    mli_u32_store(&cell->share, (uint32_t)share);
+    return share;
 }
 /* Returns the margin of a cell: how far its level may rise before the cell is published again. The
    margin is half of the cell's share and, for a device, at most a 32nd of the peak. So even if the
@@ -153,60 +202,6 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so their threads are asked to publish, except in a row of a site. Until the
-   first cell publishes again, row->first points to it, because it may hold back a batch. */
-static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
-    MLI_REQUIRE(mli_lock_held(&row->lock));
-    const uint32_t cells = mli_u32_load(&row->cells) + 1;
-    mli_thread *t;
-    mli_u32_store(&row->cells, cells);
-    for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
-        mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u32_load(&cell->share)) continue;
-        if (cells == 2) {
-            row->first = cell;
-            mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
-        }
-        if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
-    }
-}
-/* Returns the bytes that the cell row->first holds back, or 0 if row->first is NULL. A publication
-   of another cell counts these bytes in the peak, because they are live together with the published
-   bytes and the level of the cell that publishes. Requires: the caller holds the row's lock. */
-static uint64_t mli_row_first_holds(const mli_row *row) {
-    return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
-}
-
-/* Asks the thread `of` to publish its cell at its next call, after a peak reset of a device. Until
-   then row->held includes the bytes that the cell holds back, and publications of other cells count
-   row->held in the peak. A free that has already read `special` publishes the cell, too, because
-   the threshold of mli_cell_next_check becomes 0. */
-static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
-    MLI_REQUIRE(mli_lock_held(&row->lock));
-    mli_device_cell *own = (mli_device_cell *)(void *)cell;
-    const uint64_t holds = mli_u64_load(&cell->level) - mli_u64_load(&cell->base);
-    row->held += holds;
-    mli_u64_store(&own->holds, holds);
-    mli_u32_store(&own->asked, 1);
-    mli_u64_store(mli_cell_next_check(cell), 0);
-    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
-}
-/* Takes off row->held what mli_cell_ask has added for the cell of a device. */
-static void mli_cell_answer(mli_row *row, mli_cell *cell) {
-    MLI_REQUIRE(mli_lock_held(&row->lock));
-    mli_device_cell *own = (mli_device_cell *)(void *)cell;
-    row->held -= mli_u64_load(&own->holds);
-    mli_u64_store(&own->holds, 0);
-    mli_u32_store(&own->asked, 0);
-}
-/* Returns 1 if a peak reset has asked for the publication of a cell. Only cells of devices are
-   asked. */
-static int mli_cell_asked(int book, const mli_cell *cell) {
-    return book == MLI_BOOK_DEVICE &&
-           mli_u32_load(&((const mli_device_cell *)(const void *)cell)->asked);
-}
-
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
@@ -214,43 +209,90 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
-   afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
-   before the next publication. So the row is locked about once for each half share that the level
-   rises or falls. With a batch of 0 every call publishes, by an atomic addition without a lock. */
-static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, book, number);
-    uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
-    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
-    if (!lord->counters.batch) {
-        live = published = mli_u64_add(&row->published, level - base) + (level - base);
-        mli_u64_max(&row->peak, (int64_t)live);
-        mli_spans_share(t, number, level - base, level - base);
-        mli_u64_store(&cell->base, level);
-        mli_u64_store(&cell->high, level);
-    } else {
-        mli_lock_take(&row->lock);
-        if (!mli_u32_load(&cell->share)) mli_row_join(lord, book, number, row);
-        if (row->first == cell) row->first = NULL;
-        if (mli_cell_asked(book, cell)) mli_cell_answer(row, cell);
-        published = mli_u64_load(&row->published);
-        mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row) + row->held;
-        mli_u64_max(&row->peak, (int64_t)live);
-        if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
-        hold = mli_cell_share(lord, row);
-        margin = mli_publish_margin(book, row, hold);
-        mli_u32_store(&cell->share, (uint32_t)hold);
-        hold -= margin;
-        published += level - base - hold;
-        mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
-        mli_u64_store(&row->published, published);
-        row->latest = cell;
-        mli_u64_store(&cell->base, level - hold);
-        mli_u64_store(&cell->high, level);
-        mli_lock_drop(&row->lock);
+/* Asks the threads that have published a cell of a row to publish it at their next call. */
+static MLI_COLD void mli_row_ask(memlord *lord, int book, uint32_t number) {
+    mli_thread *t = mli_thread_first(lord);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        if (cell && mli_u32_load(&cell->share)) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
+}
+/* Counts a cell as one that publishes, before its first publication. The row's other cells then
+   have a smaller share, so their threads are asked to publish, except in a row of a site. */
+static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    mli_cell *first = (mli_cell *)mli_ptr_load(&row->first);
+    mli_u32_add_own(&row->cells, 1);
+    if (first) mli_row_raise_peak(row, first); /* from now on its `high` does not count */
+    if (book != MLI_BOOK_SITE) mli_row_ask(lord, book, number);
+}
+/* Returns the bytes that the cell row->first holds back, or 0 if there is none. */
+static uint64_t mli_row_first_holds(const mli_row *row) {
+    const mli_cell *first = (const mli_cell *)mli_ptr_load(&row->first);
+    return first ? mli_u64_load(&first->level) - mli_u64_load(&first->base) : 0;
+}
+/* Raises row->most to a bound of the live bytes now: the published bytes, and for each cell its
+   share. What row->first holds back is known, because its thread is asked to publish as soon as
+   another cell publishes or the peak is reset. In a row of a site it is not asked. */
+static void mli_row_bound(int book, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const mli_cell *first = (const mli_cell *)mli_ptr_load(&row->first);
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    uint64_t bound = mli_u64_load(&row->published) + row->shares;
+    if (first && book == MLI_BOOK_SITE && (row->latest != first || mli_u32_load(&row->cells) > 1))
+        bound += mli_u32_load(&first->share);
+    else
+        bound += mli_row_first_holds(row);
+    if ((int64_t)bound > row->most) row->most = (int64_t)bound;
+    if (peak > row->most) row->most = peak;
+}
+
+/* Publishes a cell beside others: changes the row's published bytes so that the cell holds back
+   `hold` bytes afterwards, and raises the row's peak. The level can then rise by the margin, or fall
+   by `hold`, before the next publication. So the row is locked about once for each half share that
+   the level rises or falls. Returns the bytes that are known to be live. */
+static uint64_t mli_cell_hold(memlord *lord, int book, uint32_t number, mli_cell *cell,
+                              const mli_thread *t, int begins) {
+    mli_row *row = mli_row_at(lord, book, number);
+    const uint64_t level = mli_u64_load(&cell->level), base = mli_u64_load(&cell->base);
+    uint64_t live = mli_u64_load(&row->published) + level - base, hold;
+    if (!mli_u32_load(&cell->share)) mli_row_join(lord, book, number, row);
+    mli_row_raise_peak(row, cell);
+    if (mli_ptr_load(&row->first) != cell) live += mli_row_first_holds(row);
+    mli_u64_max(&row->peak, (int64_t)live);
+    hold = mli_cell_share(lord, row, cell, begins);
+    hold -= mli_publish_margin(book, row, hold);
+    mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
+    mli_u64_add_own(&row->published, level - base - hold);
+    row->latest = cell;
+    mli_u64_store(&cell->base, level - hold);
+    mli_u64_store(&cell->high, level);
+    mli_row_bound(book, row);
+    return live;
+}
+/* Publishes all of a cell, as every call does if there is no batch. Returns the live bytes. */
+static uint64_t mli_cell_hold_nothing(mli_row *row, uint32_t number, mli_cell *cell,
+                                      const mli_thread *t) {
+    const uint64_t level = mli_u64_load(&cell->level), by = level - mli_u64_load(&cell->base);
+    const uint64_t live = mli_u64_load(&row->published) + by;
+    mli_u64_store(&row->published, live);
+    if ((int64_t)live > (int64_t)mli_u64_load(&row->peak)) mli_u64_store(&row->peak, live);
+    if (t) mli_spans_share(t, number, by, by);
+    mli_u64_store(&cell->base, level);
+    mli_u64_store(&cell->high, level);
+    return live;
+}
+/* Publishes a cell. With `begins` 1 its share begins anew. */
+static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell,
+                                      int begins) {
+    mli_row *row = mli_row_at(lord, book, number);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
+    uint64_t published, live;
+    mli_lock_take(&row->lock);
+    live = lord->counters.batch ? mli_cell_hold(lord, book, number, cell, t, begins)
+                                : mli_cell_hold_nothing(row, number, cell, t);
+    published = mli_u64_load(&row->published);
+    mli_lock_drop(&row->lock);
     if (book != MLI_BOOK_DEVICE) return;
     mli_u64_max(&row->sampled_peak, (int64_t)published);
     mli_check_thresholds(lord, number, row, live);
@@ -263,23 +305,22 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     level = mli_u64_load_own(&cell->level);
     if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
     if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
-        (int64_t)(level - mli_cell_limit(cell)) > 0 || mli_cell_asked(book, cell))
-        mli_cell_publish(lord, book, number, cell);
+        (int64_t)(level - mli_cell_limit(cell)) > 0)
+        mli_cell_publish(lord, book, number, cell, 0);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
-/* Looks at each cell of a thread in a book. Publishes the cell if its share is larger than it is
-   to be by now, or if a peak reset has asked for it. */
+/* Publishes the cells of a thread in a book that may hold back more than a cell that begins. */
 static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
     const uint32_t n = mli_row_count(lord, book);
     uint32_t i;
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (cell && (mli_u32_load(&cell->share) > mli_cell_share(lord, row) ||
-                     mli_cell_asked(book, cell)))
-            mli_cell_publish(lord, book, i, cell);
+        if (cell && (mli_u32_load(&cell->share) > mli_share_first(lord, row) ||
+                     mli_ptr_load(&row->first) == cell))
+            mli_cell_publish(lord, book, i, cell, 1);
     }
 }
 /* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
@@ -295,6 +336,16 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
+/* Counts the bytes of a pending block as freed. If the block was freed before the last reset, they
+   do not count as freed since the reset. The lock keeps a reset from coming between the two. */
+static MLI_COLD void mli_cell_free_pended(memlord *lord, uint32_t dev, mli_cell *cell,
+                                          const mli_row_delta *d) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    if (d->pended - 1 != mli_epoch(lord)) row->at_reset.freed += d->out;
+    mli_u64_add_own(&cell->out, d->out);
+    mli_lock_drop(&row->lock);
+}
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Changes the
    level once, by the difference of the bytes in and out. So bytes that are both in and out never
    raise the level. Stores `out`, `level` and `frees` in the order of mli_cell_count_device_free. */
@@ -302,13 +353,16 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
-    mli_u64_add_own(&cell->out, d->out);
+    if (d->pended && book == MLI_BOOK_DEVICE)
+        mli_cell_free_pended(lord, number, cell, d);
+    else
+        mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
     if (publish)
-        mli_cell_publish(lord, book, number, cell);
+        mli_cell_publish(lord, book, number, cell, 0);
     else
         mli_cell_publish_due(lord, book, number, cell);
 }
@@ -378,25 +432,6 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns by how many bytes the peak of a row may be too low: the sum of what its cells may hold
-   back. A cell that was the k-th to publish, and was idle since then, holds back at most a k-th of
-   the slack. The first cell was asked to publish again when a second one did, so it holds back at
-   most half of the slack. The first cell of a site is not asked, and holds back at most a batch. */
-static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
-    MLI_REQUIRE(mli_lock_held(&row->lock));
-    const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
-    const uint64_t slack = row->slack > now ? row->slack : now;
-    const uint32_t cells = mli_u32_load(&row->cells);
-    uint64_t error = 0;
-    uint32_t k;
-    for (k = 1; k <= cells; k++) {
-        uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
-        error += share < batch ? share : batch;
-    }
-    return error;
-}
-
 /* The sums of the cells of a row. */
 typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
@@ -423,19 +458,30 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
+/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together, because
+   a call changes `allocs` or `out` before the level. Otherwise one thread may have freed before
+   another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
+static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t number,
+                                           mli_cell_sums *sum) {
+    mli_cell_sums before;
+    int tries = 0;
+    *sum = mli_cells_sum(lord, book, number);
+    do {
+        before = *sum;
+        *sum = mli_cells_sum(lord, book, number);
+    } while (memcmp(sum, &before, sizeof before) && ++tries < 16);
+    return tries < 16;
+}
 /* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
-   peak. With a batch no cell can publish while the row is locked. So the published bytes and what
-   one cell holds back were live together. The levels of all cells are read one after the other, and
-   may never have been live together: one thread may have freed before another allocated. If a
-   second pass finds the same sums, the levels were live together, because a call changes `allocs`
-   or `out` before the level. Without a batch the published bytes are the live bytes. */
+   peak. No cell can publish while the row is locked. So the published bytes and what one cell holds
+   back were live together. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
-                                      const mli_cell_sums *cells, mli_row_totals *sum) {
+                                      mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     const int64_t published = (int64_t)mli_u64_load(&row->published);
-    const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
+    const mli_thread *t = mli_thread_first(lord);
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: some cell's `high` does not count, because another cell has published */
+    mli_cell_sums cells;
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -443,16 +489,16 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
         if (!cell || !mli_u32_load(&cell->share)) continue;
         above = (int64_t)mli_cell_above(row, cell);
         if (published + above > peak) peak = published + above;
-        blind |= row->latest != cell;
     }
-    if (lord->counters.batch && (int64_t)sum->live > peak) {
-        const mli_cell_sums again = mli_cells_sum(lord, book, number);
-        if (!memcmp(cells, &again, sizeof again)) peak = (int64_t)sum->live;
+    if ((int64_t)sum->live > peak && mli_cells_sum_together(lord, book, number, &cells)) {
+        const int64_t live = (int64_t)mli_since(cells.in, cells.out);
+        if (live > peak) peak = live;
     }
     mli_u64_max(&row->peak, peak);
+    mli_row_bound(book, row);
     sum->peak = peak > 0 ? (uint64_t)peak : 0;
     if (sum->live > sum->peak) sum->live = sum->peak;
-    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+    sum->peak_error = (uint64_t)row->most - sum->peak;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -465,7 +511,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->in = cells.in;
     sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
-    if (peaks) mli_row_peak_sum(lord, book, number, &cells, sum);
+    if (peaks) mli_row_peak_sum(lord, book, number, sum);
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
     sum->freed = mli_since(sum->out, row->at_reset.freed);
@@ -491,66 +537,48 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
     return out;
 }
 
-MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
-                                             uint32_t number) {
-    MLI_REQUIRE(mli_lock_held(&mli_shard_at(lord, 0)->lock));
-    const int device = book == MLI_BOOK_DEVICE;
+/* Restarts the peak of a row and, with `totals` 1, its totals. `t` is the record of the calling
+   thread. The highs that cells have now no longer count, but that of t, which becomes its level.
+   The threads are asked to publish before their levels are read. So each of them makes at most one
+   call, the one that is in progress, before it publishes the level that this call left. */
+static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uint32_t number,
+                                     int totals) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_thread *of = mli_thread_first(lord);
+    mli_cell *own = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
+    mli_cell_sums sum;
+    int64_t peak;
+    int together;
     mli_lock_take(&row->lock);
-    mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    row->first = NULL;
-    row->slack = 0;
-    for (; of; of = mli_thread_next(of)) {
-        mli_cell *cell = mli_cell_at(of, book, number);
-        uint64_t level, holds;
-        if (!cell || !mli_u32_load(&cell->share)) continue;
-        if (device) mli_cell_answer(row, cell);
-        if (device && of != t) { /* the spans of the cell's thread need the cell's base and high */
-            mli_cell_ask(of, row, cell);
-            continue;
-        }
-        level = mli_u64_load(&cell->level);
-        holds = level - mli_u64_load(&cell->base);
-        if (device) {
-            mli_span_note_high(lord, number, cell);
-            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
-        }
-        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
-        mli_u64_store(&cell->base, level);
-        mli_u64_store(&cell->high, level);
+    if (own && book == MLI_BOOK_DEVICE)
+        mli_spans_share(mli_span_note_high(lord, number, own), number, 0, mli_cell_above(row, own));
+    if (own) mli_u64_store(&own->high, mli_u64_load(&own->level));
+    row->latest = own && mli_u32_load(&own->share) ? own : NULL;
+    if (book != MLI_BOOK_SITE) mli_row_ask(lord, book, number);
+    together = mli_cells_sum_together(lord, book, number, &sum);
+    if (totals) {
+        row->at_reset.in = sum.in;
+        row->at_reset.out = row->at_reset.freed = sum.out;
+        row->at_reset.allocs = sum.allocs;
+        row->at_reset.frees = sum.frees;
+        row->at_reset.freed_here = sum.freed_here;
     }
-    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
+    peak = (int64_t)(mli_u64_load(&row->published) + mli_row_first_holds(row));
+    if (together && (int64_t)(sum.in - sum.out) > peak) peak = (int64_t)(sum.in - sum.out);
+    mli_u64_store(&row->peak, peak > 0 ? (uint64_t)peak : 0);
+    row->most = 0;
+    mli_row_bound(book, row);
     mli_lock_drop(&row->lock);
 }
-
-/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   map is frozen; the caller holds the cold lock, so that resets run one at a time. */
-static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    mli_row *row = mli_row_at(lord, book, number);
-    mli_row_totals sum;
-    mli_row_sum(lord, book, number, 0, &sum);
-    mli_lock_take(&row->lock);
-    row->at_reset.in = sum.in;
-    row->at_reset.out = row->at_reset.freed = sum.out;
-    row->at_reset.allocs += sum.allocs;
-    row->at_reset.frees += sum.frees;
-    row->at_reset.freed_here += sum.freed_here;
-    mli_lock_drop(&row->lock);
-    mli_row_peak_reset(lord, t, book, number);
-}
-
-MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_lock_take(&row->lock);
-    row->at_reset.freed += bytes;
-    mli_lock_drop(&row->lock);
+MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev) {
+    mli_row_restart(lord, t, MLI_BOOK_DEVICE, dev, 0);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
-    mli_row_freed_exclude(lord, dev, sum.freed);
+    mli_lock_take(&row->lock);
+    row->at_reset.freed += sum.freed;
+    mli_lock_drop(&row->lock);
 }
 
 /* -- life -- */
@@ -565,7 +593,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
-   map is frozen, so such a thread only read the row, or changed the peak and `latest`. */
+   map is frozen, so such a thread only read the row, or changed its peak, `most` and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -574,25 +602,16 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
-/* Starts an epoch for the rows of a book from `first` on, but for at most 1024 rows, because the
-   calls of all threads wait meanwhile. Returns the number of the row after these rows. There are
-   fewer devices than 1024, so one call starts the epoch for all devices, and adds 1 to the epoch
-   before other calls go on. So a free comes before the reset and the new epoch, or after both. */
-static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
-    const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
-    mli_map_freeze(lord);
-    for (; first < end; first++) mli_row_reset(lord, t, book, first);
-    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
-    mli_map_thaw(lord);
-    return end;
-}
+/* Begins the epoch first, and then restarts the rows one by one. A block that is pending by then
+   does not count in the new epoch: see mli_cell_free_pended. No call waits but for a row's lock. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
-    uint32_t i;
+    (void)mli_u64_add(&lord->counters.epoch, 1);
     for (book = 0; book < MLI_BOOKS; book++) {
-        i = 1;
-        while ((i = mli_rows_reset(lord, t, book, i)) < mli_row_count(lord, book)) {}
+        const uint32_t n = mli_row_count(lord, book);
+        uint32_t i;
+        for (i = 1; i < n; i++) mli_row_restart(lord, t, book, i, 1);
     }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);

@@ -37,7 +37,9 @@
 
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
-   share (mli_cell_share). A publication adds the change of the level since the last one to the
+   share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
+   of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
+   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
    row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
    while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
    at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
@@ -51,7 +53,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
     mli_u32 share;         /* the most bytes that the cell may hold back; 0 until it is published */
-    uint32_t unused;
+    uint16_t began;        /* the number of calls, modulo 2^16, when the share was chosen last */
+    uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
 /* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
@@ -60,10 +63,7 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
-    mli_u64 holds;      /* the part of the row's `held` that is this cell's: see mli_cell_ask; under
-                           the lock of the row */
-    mli_u32 asked;      /* 1: a peak reset has asked the thread to publish the cell */
-    char pad[44];
+    char pad[56];
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -129,10 +129,12 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
-/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest`, `first`
+   and `most` buy exact figures: `latest` the exact peak of a thread that is alone, `first` the bytes
+   of a thread that was alone and now waits for others, and `most` a small peak_error. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
-                      published, latest and cells */
+    mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
+                      arena; the words are also read without it */
     uint32_t dev;          /* the number of the device */
     mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
@@ -141,15 +143,14 @@ typedef struct mli_row {
                               a shard */
     mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; a peak reset of a device sets it to
-                              the cell of the thread that resets; mli_joint_settle may clear it */
+    mli_cell *latest;      /* the cell that was published last; NULL after a peak reset;
+                              mli_joint_settle may clear it */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the cell that published first; NULL until a second cell publishes,
-                              and after the first publishes again or the peak is reset */
-    uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
-    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset and
-                              have not published since */
+    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was until another
+                              one published and has not published since; or NULL */
+    uint64_t shares;       /* the sum of the shares of all cells but `first` */
+    int64_t most;          /* there were at most so many live bytes since the last peak reset */
     struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -258,7 +259,7 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
 /* Returns how far a cell's highest level since its last publication is above the cell's base. If
    another cell of the row has published since, uses the present level instead. Requires: the caller
-   holds the row's lock, if the ledger has a batch. */
+   holds the row's lock. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
@@ -278,6 +279,8 @@ typedef struct mli_row_delta {
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
                           plus 1; 0 means no block */
     uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
+    uint64_t pended;   /* of a free that ends a pending block: the epoch in which the block was
+                          freed, plus 1; otherwise 0 */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
@@ -313,20 +316,17 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes, so that the earlier highs of its cells no longer count. In a
-   row of a site or a tag, sets the `high` of every cell to the cell's level. In a row of a device,
-   does so only for the cell of the thread t. The spans of another thread still need the `high` of
-   its cell, so the function asks that thread to publish the cell. Requires: the map is frozen. */
-MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
-                                             uint32_t number);
+/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
+   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
+   less. Requires: t is the record of the calling thread. */
+MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev);
 
-/* Takes bytes off a device's total `freed`, because they were freed before the last reset. */
-MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals of all rows over. Requires: t is the record of the calling thread. */
+/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
+   Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 

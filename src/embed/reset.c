@@ -6,7 +6,6 @@
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
-#include "books/map.h"
 #include "books/anomalies.h"
 #include "books/blocks.h"
 #include "books/stacks.h"
@@ -46,12 +45,10 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     t = mli_thread_get(lord);
     if (!t) return;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_map_freeze(lord);
-    for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
-            mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
-    mli_map_thaw(lord);
-    for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) mli_holders_restart(lord, i);
+    for (i = 1; i < n; i++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_row_peak_reset(lord, t, i);
+        mli_holders_restart(lord, i);
+    }
     mli_thread_put(lord, t);
 }

@@ -165,14 +165,14 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
    report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
-    mli_signals held;
-    memlord_result r;
-    if (mli_saved_step(f, mli_file_temp_create(p, &f->file))) return MEMLORD_E_IO;
-    held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, f);
-    if (mli_saved_step(f, mli_file_close(f->file)) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    mli_signals held = mli_signals_block();
+    memlord_result r = MEMLORD_E_IO;
+    if (!mli_saved_step(f, mli_file_temp_create(p, &f->file))) {
+        r = mli_report_write(lord, format, mli_write_file, f);
+        if (mli_saved_step(f, mli_file_close(f->file)) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+        if (r != MEMLORD_OK) mli_file_remove(p->beside);
+    }
     mli_signals_restore(&held);
-    if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
 /* Ends the saving of a file. If `failed` is 1, the renaming to p->target has failed, and the
@@ -418,7 +418,6 @@ MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
         (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
         return MEMLORD_E_INVALID;
     if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     r = mli_name_limited(lord, path, &kept);
     if (r) return r;
     before = (const char *)mli_ptr_exchange(&lord->saving->export_path, (void *)(uintptr_t)kept);

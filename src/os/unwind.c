@@ -57,7 +57,7 @@ static int mli_unwind_frame(void *context, void *user) {
 }
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
     mli_unwinding u;
-    int n = 0;
+    int n;
     (void)user;
     u.frames = frames;
     u.count = 0;

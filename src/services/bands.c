@@ -421,13 +421,12 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks. Both take the lock of the device's row (its
-   counters) if there is a batch. Otherwise both add to row->published. */
+   A publication after this function sees the marks, because both take the lock of the device's row
+   (its counters). */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
     mli_lock_take(&row->lock);
-    (void)mli_u64_add(&row->published, 0);
     missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, &row->published);
     mli_lock_drop(&row->lock);
     return missed;
