@@ -142,9 +142,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account`
+   is 0, charges the account that the thread uses; if it is MEMLORD_NONE, charges no account. `how`
+   and *did are those of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -231,8 +231,8 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
                                            uint64_t key);
 
 /* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes);

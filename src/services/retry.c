@@ -146,9 +146,7 @@ static MLI_COLD void mli_request_release(mli_request *q) {
    no memory for the record, the block counts as dropped. The request succeeds all the same, because
    the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site);
-    call->caller = q->caller;
-    call->frame = q->frame;
+    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
     q->opts.ticket = q->ticket;
     (void)mli_alloc_general(q->lord, call, mli_device_record_at(q->lord, q->dev)->device, storage,
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
@@ -321,7 +319,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER(&q);
+    q.caller = MLI_RETURN_ADDRESS();
+    q.frame = MLI_FRAME_ADDRESS();
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
