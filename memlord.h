@@ -230,13 +230,15 @@
                          is set, or if only one thread records. (If a second thread resets the peak,
                          peak_error is 0 again from the next call of the recording thread on.) In
                          all other cases each thread counts on its own, and adds its count to the
-                         peak from time to time; the bytes not added yet are held back. Busy threads
-                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
-                         part of each thread does not grow again when other threads end. Threads
-                         that were idle while other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. All this holds
-                         for the peaks of tags and sites, too, except that the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         peak from time to time; the bytes not added yet are held back. The threads
+                         together begin with about 4 KiB, or a 64th of the peak if that is more. The
+                         part of a busy thread, one that adds its count more often than once in 256
+                         of its calls, doubles up to its part of 64 KiB, or of an eighth of the
+                         peak. It halves again when the thread is less busy, and begins anew after a
+                         peak_reset, or when another thread comes. A thread that is idle then keeps
+                         its part. No thread holds back more than counter_batch. All this holds for
+                         the peaks of tags and sites, too, except that the first thread of a site
+                         may hold back a counter_batch. JSON has the peak_error of each tag and
                          site. A reader of the peak, such as a report or a snapshot, raises the peak
                          to the live bytes of that moment if these are more. The peak of a scope is
                          exact on one device if no threads share the scope. On several devices the
@@ -821,7 +823,7 @@ typedef struct memlord_desc {
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: memlord_create makes no ring */
     uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
-                                    a peak; 0: 65536 */
+                                    a peak, below 2^32; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
@@ -1459,11 +1461,14 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
 
 /* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
    does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
-   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
+   No call of another thread waits for it. A call that comes at the same time may count in the new
+   epoch, in the old one, or in parts in both.
+   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
-         sites and stacks: a few hundred ns each at most. */
+/* Sets the peak of each device of a selector to its live bytes. No call of another thread waits for
+   it. If other threads change the live bytes meanwhile, the peak may begin too low, and peak_error
+   says by how much at most.
+   Cost: a walk of the devices' tags, sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to
@@ -6122,7 +6127,7 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call
+    uint64_t batch;               /* the most bytes that a cell may hold back; 0: every call
                                      publishes its cells */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
@@ -8055,6 +8060,13 @@ typedef struct mli_call {
     mli_debug_note note;
 } mli_call;
 
+/* A row of a tag or a site, and the thread's cell for it. */
+typedef struct mli_latest_row {
+    const void *key;       /* the tag or the site; NULL: none */
+    struct mli_cell *cell;
+    uint64_t bits;         /* the bits of word2 that name the row */
+} mli_latest_row;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -8069,9 +8081,8 @@ typedef struct mli_thread {
         uint32_t dev;
         uint64_t upper;     /* word1 of a block of 0 bytes with one reference on the device */
         struct mli_cell *cell; /* the thread's cell for the device; NULL: there was no such call */
-        const char *tag;    /* the tag of the last alloc on the device that had one, or NULL */
-        struct mli_cell *tag_cell; /* the thread's cell for this tag on the device */
-        uint64_t tag_bits;  /* the bits of word2 that name the row of the tag */
+        mli_latest_row tag, site; /* of the last alloc on the device that had one */
+        mli_latest_row here; /* the site of the last free on the device that had one */
     } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
@@ -9030,6 +9041,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     unsigned bit;
+    home->next = home->header;
     if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash)) ||
         MLI_UNLIKELY(!mli_print_room(home->header, print, &bit)))
         return NULL;
@@ -9131,7 +9143,7 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
+/* Stops all shards with one barrier, for a fork or a check. Takes all shard locks, which
    mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
@@ -9565,14 +9577,16 @@ typedef struct mli_watch {
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
                                          both are signed numbers */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands; buys that a
+                                         band is never late although threads hold bytes back */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
-                                   bytes; 0: no thread requests a check because of its frees */
+                                   bytes; 0: no thread requests a check because of its frees. Buys
+                                   bands on freed bytes, which no row publishes */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     uint64_t distance;          /* how far the metric must rise after a collection before the next;
                                    0: an eighth of the threshold */
@@ -9611,20 +9625,19 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    back. The orphan record has the cells of threads without a record. Dev: the number of a device.
    Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
    check compares a device's bytes with its bands (services/bands). May use base/memory,
-   books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
-   the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
-   levels that were live together. Locks: the count lock, then the lock of a row.
+   books/threads, books/spans and, to enter shards, books/map. Invariant: no peak is above the true
+   peak. A peak comes from published bytes, which never exceed the live bytes, or from levels that
+   were live together. Locks: the count lock, then the lock of a row.
 
    The process may be killed between any two stores, and another process may read its memory then.
-   So the stores of a call have an order, and each store that lets a reader find something is a
-   release. The functions below and books/map keep this order:
-     alloc  the words of the entry; the header of the bucket (release), which shows the entry; then
-            `allocs`, `level` (release) and `high` of the cells of the device, the site and the tag
-     free   the header of the bucket (release), which hides the entry; then `out`, `level` (release)
-            and `frees` of these cells; then `frees` and `freed_here` of the site that freed
-   The map alone says what is live, so the reader computes live bytes and blocks from the map. The
-   totals (allocs, frees, out, and level + out) lack or halve at most one call of each thread. A
-   publication comes after both; the reader raises a peak to the live bytes. */
+   So the stores of a call have an order, and each store that shows something is a release:
+     alloc  the words of the entry; the header of its bucket, which shows it; then `allocs`, `level`
+            and `high` of the cells of the device, the site and the tag
+     free   the header, which hides the entry; then `out`, `level` and `frees` of these cells; then
+            `frees` and `freed_here` of the site that freed
+   The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out)
+   lack or halve at most one call of each thread. A publication comes last, so the reader raises a
+   peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -9635,11 +9648,10 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
    of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
-   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
-   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
-   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
-   not yet published (mli_row_sum). */
+   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the
+   change of the level since the last one to the row's published bytes, less a part that the cell
+   holds back. It also raises the row's peak. So while no thread is inside a shard, the published
+   bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9653,13 +9665,11 @@ typedef struct mli_cell {
     uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
-/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
-   which is the address of the whole. */
+/* A cell of a device. Every function takes the address of `cell`, which is that of the whole. */
 typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
-    char pad[56];
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9700,7 +9710,6 @@ static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint6
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Returns a pointer to `next_check` in a device's cell. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) {
     return &((mli_device_cell *)(void *)cell)->next_check;
 }
@@ -9725,9 +9734,13 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
-/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest`, `first`
-   and `most` buy exact figures: `latest` the exact peak of a thread that is alone, `first` the bytes
-   of a thread that was alone and now waits for others, and `most` a small peak_error. */
+/* The sums of the cells of a row; `in` is the bytes allocated. */
+typedef struct mli_cell_sums {
+    uint64_t in, out, allocs, frees, freed_here;
+} mli_cell_sums;
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
+   exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
+   waits for its threads. `most` buys a small peak_error. */
 typedef struct mli_row {
     mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
                       arena; the words are also read without it */
@@ -9747,9 +9760,8 @@ typedef struct mli_row {
                               one published and has not published since; or NULL */
     uint64_t shares;       /* the sum of the shares of all cells but `first` */
     int64_t most;          /* there were at most so many live bytes since the last peak reset */
-    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
-        uint64_t in, out, freed, allocs, frees, freed_here;
-    } at_reset;
+    mli_cell_sums at_reset; /* the sums at the last reset */
+    uint64_t freed_before;  /* the bytes freed before the last reset or collection */
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
@@ -9929,7 +9941,6 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
-typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 #define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
@@ -10064,51 +10075,43 @@ static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t p
     if (share > lord->counters.batch) share = lord->counters.batch;
     return share ? share : 1;
 }
-/* Returns the number of calls that a cell counts, modulo 2^16. */
-static uint16_t mli_cell_calls(const mli_cell *cell) {
-    return (uint16_t)(mli_u64_load_own(&cell->allocs) + mli_u64_load_own(&cell->frees));
-}
-/* Begins to count how often a cell is published. */
-static void mli_share_began(mli_cell *cell) {
-    cell->began = mli_cell_calls(cell);
-    cell->published = 0;
-}
 /* Returns the share that a cell begins with beside others: a part of a 64th of the peak. */
 static uint64_t mli_share_first(const memlord *lord, const mli_row *row) {
     return mli_row_part(lord, row, 64, 4096);
 }
 /* Returns the share that a cell has after a publication, if other cells of its row have published.
-   Once in 256 calls or more of the thread on the row, compares: if the cell was published more
-   often than once in 256 calls, the share doubles, else it halves. So a thread that makes few calls
-   has an almost exact peak, and a busy one is not slowed down. */
-static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell) {
+   Compares once in 256 calls of the thread on the row: if the cell was published more often than
+   once in 256 calls, the share doubles, else it halves. So a thread that makes few calls has an
+   almost exact peak, and a busy one is not slowed down. With `begins` 1 the cell begins anew. */
+static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell,
+                               int begins) {
     const uint64_t least = mli_share_first(lord, row), most = mli_row_part(lord, row, 8, 65536);
-    const uint16_t calls = (uint16_t)(mli_cell_calls(cell) - cell->began);
+    const uint16_t now = (uint16_t)(mli_u64_load_own(&cell->allocs) +
+                                    mli_u64_load_own(&cell->frees)),
+                   calls = (uint16_t)(now - cell->began);
     uint64_t share = mli_u32_load(&cell->share);
     cell->published++;
-    if (calls >= MLI_SHARE_CALLS) {
+    if (begins || calls >= MLI_SHARE_CALLS) {
         share = (uint32_t)cell->published * MLI_SHARE_CALLS > calls ? share * 2 : share / 2;
-        mli_share_began(cell);
+        cell->began = now;
+        cell->published = 0;
     }
     if (share > most) share = most;
-    return share < least ? least : share;
+    return begins || share < least ? least : share;
 }
 /* Chooses the share of a cell at a publication, and returns it. A cell that is alone in its row has
-   a batch. With `begins` 1, and when other cells have come since it was alone, a cell begins anew. */
+   a batch. When others have come since, it begins anew. */
 static uint64_t mli_cell_share(const memlord *lord, mli_row *row, mli_cell *cell, int begins) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const int first = mli_ptr_load(&row->first) == cell;
     const uint32_t old = mli_u32_load(&cell->share);
     uint64_t share = lord->counters.batch;
-    if (!share) return 0;
     if (!first) row->shares -= old;
     if (mli_u32_load(&row->cells) == 1) {
         mli_ptr_store(&row->first, cell);
     } else {
-        begins |= first || !old;
-        if (begins) mli_share_began(cell);
-        share = begins ? mli_share_first(lord, row) : mli_share_next(lord, row, cell);
         if (first) mli_ptr_store(&row->first, NULL);
+        share = mli_share_next(lord, row, cell, begins || first || !old);
         row->shares += share;
     }
     mli_u32_store(&cell->share, (uint32_t)share);
@@ -10169,10 +10172,10 @@ static void mli_row_bound(int book, mli_row *row) {
     if (peak > row->most) row->most = peak;
 }
 
-/* Publishes a cell beside others: changes the row's published bytes so that the cell holds back
-   `hold` bytes afterwards, and raises the row's peak. The level can then rise by the margin, or fall
-   by `hold`, before the next publication. So the row is locked about once for each half share that
-   the level rises or falls. Returns the bytes that are known to be live. */
+/* Changes the row's published bytes so that a cell holds back `hold` bytes, and raises the row's
+   peak. The level can then rise by the margin, or fall by `hold`, before the next publication. So
+   the row is locked about once for each half share that the level rises or falls. Returns the bytes
+   that are known to be live. */
 static uint64_t mli_cell_hold(memlord *lord, int book, uint32_t number, mli_cell *cell,
                               const mli_thread *t, int begins) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10264,7 +10267,7 @@ static MLI_COLD void mli_cell_free_pended(memlord *lord, uint32_t dev, mli_cell 
                                           const mli_row_delta *d) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    if (d->pended - 1 != mli_epoch(lord)) row->at_reset.freed += d->out;
+    if (d->pended - 1 != mli_epoch(lord)) row->freed_before += d->out;
     mli_u64_add_own(&cell->out, d->out);
     mli_lock_drop(&row->lock);
 }
@@ -10354,11 +10357,6 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* The sums of the cells of a row. */
-typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, freed_here;
-} mli_cell_sums;
-
 /* Adds up the cells of a row. The loads are acquires, so that they stay in the order of the code.
    The load of `level` also pairs with the release stores of `level` by the calls that count. So the
    later loads see all that the cell's thread counted before it stored that level. */
@@ -10380,9 +10378,9 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together, because
-   a call changes `allocs` or `out` before the level. Otherwise one thread may have freed before
-   another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
+/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
+   because a call changes `allocs` or `out` before the level. Otherwise one thread may have freed
+   before another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
 static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t number,
                                            mli_cell_sums *sum) {
     mli_cell_sums before;
@@ -10394,33 +10392,18 @@ static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t num
     } while (memcmp(sum, &before, sizeof before) && ++tries < 16);
     return tries < 16;
 }
-/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
-   peak. No cell can publish while the row is locked. So the published bytes and what one cell holds
-   back were live together. */
-static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
-                                      mli_row_totals *sum) {
+/* Raises the peak of a row to what its cells show. No cell can publish while the row is locked, so
+   the published bytes and what one cell holds back were live together. `live` is a sum of the
+   cells. */
+static MLI_COLD void mli_row_peak_raise(memlord *lord, int book, uint32_t number, uint64_t live) {
     mli_row *row = mli_row_at(lord, book, number);
-    const int64_t published = (int64_t)mli_u64_load(&row->published);
-    const mli_thread *t = mli_thread_first(lord);
-    int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    mli_cell_sums cells;
-    if (published > peak) peak = published;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        int64_t above;
-        if (!cell || !mli_u32_load(&cell->share)) continue;
-        above = (int64_t)mli_cell_above(row, cell);
-        if (published + above > peak) peak = published + above;
-    }
-    if ((int64_t)sum->live > peak && mli_cells_sum_together(lord, book, number, &cells)) {
-        const int64_t live = (int64_t)mli_since(cells.in, cells.out);
-        if (live > peak) peak = live;
-    }
-    mli_u64_max(&row->peak, peak);
+    mli_cell_sums sum;
+    if (row->latest) mli_row_raise_peak(row, row->latest);
+    mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) + mli_row_first_holds(row)));
+    if ((int64_t)live > (int64_t)mli_u64_load(&row->peak) &&
+        mli_cells_sum_together(lord, book, number, &sum))
+        mli_u64_max(&row->peak, (int64_t)(sum.in - sum.out));
     mli_row_bound(book, row);
-    sum->peak = peak > 0 ? (uint64_t)peak : 0;
-    if (sum->live > sum->peak) sum->live = sum->peak;
-    sum->peak_error = (uint64_t)row->most - sum->peak;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -10433,10 +10416,15 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->in = cells.in;
     sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
-    if (peaks) mli_row_peak_sum(lord, book, number, sum);
+    if (peaks) {
+        mli_row_peak_raise(lord, book, number, sum->live);
+        sum->peak = mli_u64_load(&row->peak);
+        sum->peak_error = (uint64_t)row->most - sum->peak;
+        if (sum->live > sum->peak) sum->live = sum->peak;
+    }
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
-    sum->freed = mli_since(sum->out, row->at_reset.freed);
+    sum->freed = mli_since(sum->out, row->freed_before);
     sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
@@ -10468,27 +10456,20 @@ static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uin
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *own = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
     mli_cell_sums sum;
-    int64_t peak;
-    int together;
     mli_lock_take(&row->lock);
     if (own && book == MLI_BOOK_DEVICE)
         mli_spans_share(mli_span_note_high(lord, number, own), number, 0, mli_cell_above(row, own));
     if (own) mli_u64_store(&own->high, mli_u64_load(&own->level));
     row->latest = own && mli_u32_load(&own->share) ? own : NULL;
     if (book != MLI_BOOK_SITE) mli_row_ask(lord, book, number);
-    together = mli_cells_sum_together(lord, book, number, &sum);
+    (void)mli_cells_sum_together(lord, book, number, &sum);
     if (totals) {
-        row->at_reset.in = sum.in;
-        row->at_reset.out = row->at_reset.freed = sum.out;
-        row->at_reset.allocs = sum.allocs;
-        row->at_reset.frees = sum.frees;
-        row->at_reset.freed_here = sum.freed_here;
+        row->at_reset = sum;
+        row->freed_before = sum.out;
     }
-    peak = (int64_t)(mli_u64_load(&row->published) + mli_row_first_holds(row));
-    if (together && (int64_t)(sum.in - sum.out) > peak) peak = (int64_t)(sum.in - sum.out);
-    mli_u64_store(&row->peak, peak > 0 ? (uint64_t)peak : 0);
+    mli_u64_store(&row->peak, 0);
     row->most = 0;
-    mli_row_bound(book, row);
+    mli_row_peak_raise(lord, book, number, sum.in - sum.out);
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev) {
@@ -10499,7 +10480,7 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
     mli_lock_take(&row->lock);
-    row->at_reset.freed += sum.freed;
+    row->freed_before += sum.freed;
     mli_lock_drop(&row->lock);
 }
 
@@ -12877,7 +12858,7 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row;  /* the row of the stack; 0 if the block was not picked */
+    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
@@ -12888,10 +12869,10 @@ MLI_TABLE(const mli_pick mli_pick_none)
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    mli_ptr table; /* mli_pick_slot *: the address of the slots, plus log2 of their number; NULL if
-                      there are none. The address is a multiple of 128 (base/memory) */
-    size_t count, reserved; /* slots in use; vacant slots that calls have reserved for the blocks
-                               that they record */
+    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of
+                      entries; NULL if there are none */
+    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
+                               blocks that they record */
     char pad[32];
 } mli_picks;
 
@@ -12903,8 +12884,8 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the picked block of a key and, if `remove` is 1, removes it. If the part does not have the
-   key, the result has row 0. */
+/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
+   not have the key, the copy has row 0. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -12926,113 +12907,92 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
 
 /* ------------------------------------------------------------------------- src/books/picks.c -- */
 
-#define MLI_PICK_MIN_BITS 4 /* log2 of the number of slots in the first table of a part */
+#define MLI_PICK_MIN_BITS 4 /* log2 of the number of entries in the first table of a part */
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
-
-/* A slot of the table. Its members are those of mli_pick; it is vacant while `row` is 0. */
-typedef struct mli_pick_slot {
-    uint64_t key;
-    double scale;
-    mli_u32 row;
-    uint32_t type;
-} mli_pick_slot;
 
 MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
     const size_t shard = (size_t)(mli_shard_of(lord, key) - mli_shard_at(lord, 0));
     return &parts[shard >> (MLI_SHARD_BITS - MLI_PICK_PART_BITS)];
 }
-/* Returns the slots of a part, and sets *cap to their number. */
-static mli_pick_slot *mli_pick_slots(const mli_picks *part, size_t *cap) {
+/* Returns the table of a part, and sets *cap to its number of entries. */
+static mli_pick *mli_pick_table(const mli_picks *part, size_t *cap) {
     const uintptr_t word = (uintptr_t)mli_ptr_load_own(&part->table);
     *cap = word ? (size_t)1 << (word & 127) : 0;
-    return (mli_pick_slot *)(word & ~(uintptr_t)127);
+    return (mli_pick *)(word & ~(uintptr_t)127);
 }
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the slot of a key or, if no slot has the key, the vacant slot for it. Requires: a slot is
-   vacant. */
-static MLI_NOINLINE mli_pick_slot *mli_pick_slot_of(mli_pick_slot *slots, size_t cap, uint32_t type,
-                                                    uint64_t key) {
+/* Returns the entry of a key or, if the table does not have the key, the vacant entry for it.
+   Requires: the table has a vacant entry. */
+static MLI_NOINLINE mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type,
+                                             uint64_t key) {
     MLI_REQUIRE(cap);
     size_t at = mli_pick_home(key, cap);
-    while (mli_u32_load(&slots[at].row) && (slots[at].key != key || slots[at].type != type))
+    while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
-    return &slots[at];
+    return &table[at];
 }
-static mli_pick mli_pick_read(const mli_pick_slot *slot) {
-    mli_pick pick;
-    pick.key = slot->key;
-    pick.scale = slot->scale;
-    pick.row = mli_u32_load(&slot->row);
-    pick.type = slot->type;
-    return pick;
-}
-/* Fills a slot. The release stores of `row` make the slot vacant for a reader of the process's
-   memory before it changes, and show the slot after it is filled. */
-static void mli_pick_write(mli_pick_slot *slot, const mli_pick *pick) {
-    mli_u32_store_release(&slot->row, 0);
+/* Fills an entry. For a reader of the process's memory the release stores of `row` make the entry
+   vacant before it changes, and show it when it is filled. */
+static void mli_pick_fill(mli_pick *entry, const mli_pick *pick) {
+    mli_u32 *row = (mli_u32 *)(void *)&entry->row;
+    mli_u32_store_release(row, 0);
     mli_compiler_barrier();
-    slot->key = pick->key;
-    slot->scale = pick->scale;
-    slot->type = pick->type;
-    mli_u32_store_release(&slot->row, pick->row);
+    entry->key = pick->key;
+    entry->scale = pick->scale;
+    entry->type = pick->type;
+    mli_u32_store_release(row, pick->row);
 }
-/* Vacates a slot. Moves later blocks back into the hole, so that a search still finds them. */
-static void mli_pick_remove(mli_picks *part, mli_pick_slot *gone) {
+/* Removes an entry. Moves later entries back into the hole, so that a search still finds them. */
+static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
-    size_t cap;
-    mli_pick_slot *slots = mli_pick_slots(part, &cap);
-    const size_t mask = cap - 1;
-    size_t hole = (size_t)(gone - slots), at = hole;
+    size_t cap, hole, at;
+    mli_pick *table = mli_pick_table(part, &cap);
+    at = hole = (size_t)(gone - table);
     for (;;) {
-        mli_pick moved;
-        at = (at + 1) & mask;
-        moved = mli_pick_read(&slots[at]);
-        if (!moved.row) break;
-        if (((at - mli_pick_home(moved.key, cap)) & mask) < ((at - hole) & mask)) continue;
-        mli_pick_write(&slots[hole], &moved);
+        at = (at + 1) & (cap - 1);
+        if (!table[at].row) break;
+        if (((at - mli_pick_home(table[at].key, cap)) & (cap - 1)) < ((at - hole) & (cap - 1)))
+            continue;
+        mli_pick_fill(&table[hole], &table[at]);
         hole = at;
     }
-    mli_u32_store_release(&slots[hole].row, 0);
+    table[hole].row = 0;
     part->count--;
 }
 
-/* Replaces a part's table by the larger one in *table, of 1 << *bits slots, unless another thread
-   has done so. Afterwards *table is the table that the caller frees, and *bits is log2 of its
-   number of slots. */
-static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint32_t *bits) {
+/* Replaces a part's table by the larger one in *table, of 1 << *bits entries, unless another thread
+   has done so. Afterwards *table is the table that the caller frees, and *bits its size. */
+static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const size_t cap = (size_t)1 << *bits;
     size_t i, old_cap;
-    mli_pick_slot *old = mli_pick_slots(part, &old_cap);
+    mli_pick *old = mli_pick_table(part, &old_cap);
     if (old_cap >= cap) return;
-    for (i = 0; i < old_cap; i++) {
-        const mli_pick pick = mli_pick_read(&old[i]);
-        if (pick.row) mli_pick_write(mli_pick_slot_of(*table, cap, pick.type, pick.key), &pick);
-    }
-    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for a reader of the process's
-                                                                    memory; see picks.h */
+    for (i = 0; i < old_cap; i++)
+        if (old[i].row) *mli_pick_entry(*table, cap, old[i].type, old[i].key) = old[i];
+    mli_ptr_store_release(&part->table, (char *)*table + *bits);
     *table = old;
-    *bits = old_cap ? *bits - 1 : 0;
+    *bits -= old_cap != 0; /* the old table had half as many entries, or there was none */
 }
 MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_pick_slot *table = NULL;
+    mli_pick *table = NULL;
     uint32_t bits = 0;
     size_t cap;
     int fits;
     for (;;) {
         mli_lock_take(&part->lock);
         if (table) mli_pick_swap(part, &table, &bits);
-        (void)mli_pick_slots(part, &cap);
+        (void)mli_pick_table(part, &cap);
         fits = (part->count + part->reserved + 1) * 4 <= cap * 3;
         if (fits) part->reserved++;
         mli_lock_drop(&part->lock);
         mli_own_free(lord, table, sizeof *table << bits);
         if (fits) return 1;
         for (bits = MLI_PICK_MIN_BITS; (size_t)1 << bits <= cap; bits++) {}
-        table = (mli_pick_slot *)mli_own_alloc(lord, sizeof *table << bits);
+        table = (mli_pick *)mli_own_alloc(lord, sizeof *table << bits);
         if (!table) return 0;
     }
 }
@@ -13052,24 +13012,23 @@ MLI_PRIVATE void mli_pick_unreserve(mli_picks *part) {
     mli_lock_drop(&part->lock);
 }
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
-    mli_pick_slot *slots;
+    mli_pick *table;
     size_t cap;
     mli_lock_take(&part->lock);
-    slots = mli_pick_slots(part, &cap);
-    mli_pick_write(mli_pick_slot_of(slots, cap, pick->type, pick->key), pick);
+    table = mli_pick_table(part, &cap);
+    mli_pick_fill(mli_pick_entry(table, cap, pick->type, pick->key), pick);
     part->reserved--;
     part->count++;
     mli_lock_drop(&part->lock);
 }
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove) {
-    mli_pick pick = mli_pick_none;
-    mli_pick_slot *slots, *at;
+    mli_pick pick = mli_pick_none, *table, *at;
     size_t cap;
     mli_lock_take(&part->lock);
-    slots = mli_pick_slots(part, &cap);
+    table = mli_pick_table(part, &cap);
     if (cap) {
-        at = mli_pick_slot_of(slots, cap, type, key);
-        if (mli_u32_load(&at->row)) pick = mli_pick_read(at);
+        at = mli_pick_entry(table, cap, type, key);
+        pick = *at;
         if (remove && pick.row) mli_pick_remove(part, at);
     }
     mli_lock_drop(&part->lock);
@@ -13088,8 +13047,8 @@ MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts) {
     uint32_t i;
     for (i = 0; i < MLI_PICK_PARTS; i++) {
         size_t cap;
-        mli_pick_slot *slots = mli_pick_slots(&parts[i], &cap);
-        mli_own_free(lord, slots, sizeof *slots * cap);
+        mli_pick *table = mli_pick_table(&parts[i], &cap);
+        mli_own_free(lord, table, sizeof *table * cap);
     }
 }
 #if !defined(MEMLORD_NO_VERIFY)
@@ -19348,7 +19307,7 @@ static MLI_HOT int mli_latest_set(const memlord *lord, mli_thread *t, memlord_de
     t->latest.dev = dev;
     t->latest.upper = mli_word1_of(0, dev, 1);
     t->latest.cell = cell;
-    t->latest.tag = NULL;
+    t->latest.tag.key = t->latest.site.key = t->latest.here.key = NULL;
     return 1;
 }
 static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_device device,
@@ -19363,16 +19322,26 @@ static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_d
     return 1;
 }
 
-/* Finds the row of a tag on the thread's latest device. Returns 0 if the thread's cache does not have
-   it. */
-static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
-    const mli_cache_entry *memo =
-        mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_TAG, t->latest.dev));
+/* Finds the row of a tag or a site on the thread's latest device. Returns 0 if the thread's cache
+   does not have it. */
+static MLI_HOT int mli_latest_row_find(mli_thread *t, int book, const void *key,
+                                       mli_latest_row *row) {
+    const mli_cache_entry *memo;
+    if (MLI_LIKELY(row->key == key)) return 1;
+    memo = mli_cache_find(t, key, mli_cache_salt(book, t->latest.dev));
     if (MLI_UNLIKELY(!memo)) return 0;
-    t->latest.tag = tag;
-    t->latest.tag_cell = (mli_cell *)memo->value;
-    t->latest.tag_bits = memo->bits;
+    row->key = key;
+    row->cell = (mli_cell *)memo->value;
+    row->bits = memo->bits;
     return 1;
+}
+/* Returns the thread's cell for the row that the bits of an entry's word2 name, or NULL if it has
+   none. The row is most often that of the thread's last alloc. */
+static MLI_HOT mli_cell *mli_latest_cell(const mli_thread *t, int book, uint64_t bits,
+                                         const mli_latest_row *row) {
+    if (MLI_LIKELY(bits == row->bits)) return row->cell;
+    return mli_cell_own_row(t, book,
+                            book == MLI_BOOK_SITE ? MLI_SITE_ROW(bits) : MLI_TAG_ROW(bits));
 }
 
 /* Returns 1 if the fast way serves an alloc with these options: no ticket, and no other stream than
@@ -19400,7 +19369,6 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
                                     memlord_device device, const memlord_site *site,
                                     const memlord_alloc_opts *opts, mli_block_rows *rows) {
     const char *tag = special & MLI_SPECIAL_TAG ? t->now.tag : NULL;
-    const mli_cache_entry *memo;
     if (!mli_device_find(lord, t, device, rows)) return 0;
     rows->word2 = mli_mark_bits(lord);
     if (special & MLI_SPECIAL_SCOPE) {
@@ -19412,15 +19380,14 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
         if (MLI_UNLIKELY(!tag && *opts->tag)) return 0;
     }
     if (tag) {
-        if (MLI_UNLIKELY(t->latest.tag != tag) && !mli_latest_tag_set(t, tag)) return 0;
-        rows->tag_cell = t->latest.tag_cell;
-        rows->word2 |= t->latest.tag_bits;
+        if (!mli_latest_row_find(t, MLI_BOOK_TAG, tag, &t->latest.tag)) return 0;
+        rows->tag_cell = t->latest.tag.cell;
+        rows->word2 |= t->latest.tag.bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site_cell = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
+        if (!mli_latest_row_find(t, MLI_BOOK_SITE, site, &t->latest.site)) return 0;
+        rows->site_cell = t->latest.site.cell;
+        rows->word2 |= t->latest.site.bits;
     }
     return 1;
 }
@@ -19435,7 +19402,7 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord_device device,
                                      const mli_entry *e, int plain, mli_block_rows *rows,
                                      uint64_t *bytes) {
-    uint32_t row;
+    uint64_t bits;
     if (!mli_device_find(lord, t, device, rows)) return 0;
     *bytes = e->word1 ^ rows->upper;
     if (MLI_UNLIKELY(*bytes >> MLI_BYTES_BITS)) {
@@ -19454,13 +19421,13 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
         rows->word2 = mli_side_plain(e->word2);
         if (rows->word2 & MLI_HAS_SIDE || t->side_count == MLI_SIDES_MAX) return 0;
     }
-    row = MLI_SITE_ROW(rows->word2);
-    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    if (!(rows->word2 & MLI_TAG_BITS)) return 1;
-    rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
-    if (MLI_UNLIKELY((rows->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
-        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(rows->word2));
-    return rows->tag_cell != NULL;
+    bits = rows->word2 & MLI_SITE_BITS;
+    if (bits && !(rows->site_cell = mli_latest_cell(t, MLI_BOOK_SITE, bits, &t->latest.site)))
+        return 0;
+    bits = rows->word2 & MLI_TAG_BITS;
+    if (bits && !(rows->tag_cell = mli_latest_cell(t, MLI_BOOK_TAG, bits, &t->latest.tag)))
+        return 0;
+    return 1;
 }
 
 /* Publishes those cells of a block's rows that have too many bytes unpublished. */
@@ -19635,6 +19602,7 @@ static MLI_HOT mli_entry *mli_spot_find(memlord *lord, mli_thread *t, uint32_t t
         return NULL;
     }
     *beyond = 1;
+    home->next = home->header; /* not used: `probe` has the entry */
     return mli_window_find(lord, t, type, key, probe);
 }
 /* Erases the entry, and unlocks its bucket. */
@@ -19697,7 +19665,6 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     const int plain = way == MLI_WAY_PLAIN;
     const uint32_t special = plain ? 0 : mli_u32_load(&t->special);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
-    const mli_cache_entry *memo;
     mli_cell *here = NULL; /* the cell of the site that frees the block */
     mli_home home;
     mli_probe probe;
@@ -19720,9 +19687,9 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     mli_spot_erase(&home, &probe, beyond);
     past = mli_rows_count_free(&rows, bytes);
     if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows.dev));
-        if (MLI_LIKELY(memo != NULL))
-            here = (mli_cell *)memo->value;
+        if (MLI_LIKELY(rows.dev == t->latest.dev) &&
+            mli_latest_row_find(t, MLI_BOOK_SITE, site, &t->latest.here))
+            here = t->latest.here.cell;
         else
             past = -1;
     }
@@ -19781,7 +19748,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     uint32_t refs;
     if (!mli_is_current(lord) || !mli_key_valid(storage) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        (t->now.tag && t->now.tag != t->latest.tag)) /* the general path makes the tag's row */
+        (t->now.tag && t->now.tag != t->latest.tag.key)) /* the general path makes the tag's row */
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
@@ -19797,43 +19764,63 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 
 /* -- one realloc -- */
 
-/* Finds the site row and the site's cell that a block has after a call at `site` has resized it.
-   Returns 0 if the thread's cache does not have them. *to gets NULL if the block keeps its site. */
-static MLI_HOT int mli_resize_site(mli_thread *t, uint32_t special, const memlord_site *site,
-                                   mli_block_rows *rows, mli_cell **to) {
+/* What a realloc changes. */
+typedef struct mli_resize {
+    mli_block_rows rows; /* of the block, with word2 as it is afterwards */
+    mli_cell *to;        /* the cell of the site that the block has afterwards, if it had another
+                            one before; else NULL */
+    uint64_t had, bytes, was; /* the bytes before and afterwards, and word2 before */
+    uint32_t special;
+} mli_resize;
+
+/* Begins a realloc to `bytes` bytes. Returns 0 if this way does not serve it. */
+static MLI_HOT int mli_resize_begin(const memlord *lord, const mli_thread *t, uint64_t bytes,
+                                    mli_resize *r) {
+    if (!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS) return 0;
+    memset(&r->rows, 0, sizeof r->rows);
+    r->bytes = bytes;
+    r->special = mli_u32_load(&t->special);
+    return !(r->special & ~(uint32_t)MLI_SPECIAL_SERVED) &&
+           !mli_alert_on(lord, MLI_ALERT_EVENTS) &&
+           (!(r->special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes));
+}
+/* Finds the rows of a block that a call at `site` resizes. Returns 0 if this way does not serve
+   it. */
+static MLI_HOT int mli_resize_rows(const memlord *lord, mli_thread *t, memlord_device device,
+                                        const mli_entry *e, const memlord_site *site,
+                                        mli_resize *r) {
     const mli_cache_entry *memo;
-    *to = NULL;
-    if (!site || !(special & MLI_SPECIAL_SITES)) return 1;
-    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+    r->to = NULL;
+    r->was = e->word2;
+    if (e->word2 & MLI_HAS_SIDE || !mli_rows_of_entry(lord, t, device, e, 0, &r->rows, &r->had))
+        return 0;
+    if (!site || !(r->special & MLI_SPECIAL_SITES)) return 1;
+    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, r->rows.dev));
     if (MLI_UNLIKELY(!memo)) return 0;
-    if (memo->bits == (rows->word2 & MLI_SITE_BITS)) return 1;
-    *to = (mli_cell *)memo->value;
-    rows->word2 = (rows->word2 & ~MLI_SITE_BITS) | memo->bits;
+    if (memo->bits == (r->was & MLI_SITE_BITS)) return 1;
+    r->to = (mli_cell *)memo->value;
+    r->rows.word2 = (r->was & ~MLI_SITE_BITS) | memo->bits;
     return 1;
 }
-/* Counts a change of a block's size in the thread's cells. `to` is the cell of the site that the
-   block has now, if it had another one before. */
-static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_t had,
-                                             uint64_t bytes, mli_cell *to) {
-    int64_t past = mli_cell_count_resize(rows->device_cell, had, bytes) |
-                   mli_cell_tripped(rows->device_cell);
-    if (rows->tag_cell) past |= mli_cell_count_resize(rows->tag_cell, had, bytes);
-    if (to) {
-        if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, 0);
-        return past | mli_cell_count_resize(to, 0, bytes);
-    }
-    if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, bytes);
-    return past;
-}
-/* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
-   had before. Leaves the shard. */
-static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                          uint64_t word2, uint64_t was) {
+/* Counts a realloc in the thread's cells. Leaves the shard. */
+static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage,
+                                       const mli_resize *r) {
     MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
+    const uint32_t dev = r->rows.dev;
+    int64_t past = mli_cell_count_resize(r->rows.device_cell, r->had, r->bytes) |
+                   mli_cell_tripped(r->rows.device_cell);
+    if (r->rows.tag_cell) past |= mli_cell_count_resize(r->rows.tag_cell, r->had, r->bytes);
+    if (r->rows.site_cell)
+        past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
+    if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
+    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
+    if (past < 0) {
+        mli_rows_publish_due(lord, t, dev, r->rows.word2);
+        mli_rows_publish_due(lord, t, dev, r->was & MLI_SITE_BITS);
+    }
     mli_shard_leave(t);
+    if (MLI_LIKELY(past >= 0 && !mli_alerted(lord, dev))) return MEMLORD_OK;
     if (mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_call_end(lord, t, dev, 1);
@@ -19843,40 +19830,23 @@ static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t 
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_probe probe;
-    mli_cell *to;
+    mli_resize r;
     mli_entry *e;
-    uint64_t had, was;
-    int64_t past;
     int beyond;
-    uint32_t special;
-    if (!mli_is_current(lord) || !storage || bytes >> MLI_FAST_SIZE_BITS) return MLI_PASS;
-    special = mli_u32_load(&t->special);
-    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
-        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)))
-        return MLI_PASS;
+    if (!storage || !mli_resize_begin(lord, t, bytes, &r)) return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE) ||
-        MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
-        MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
+    if (MLI_UNLIKELY(!mli_resize_rows(lord, t, device, e, site, &r))) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    was = e->word2;
-    e->word1 = bytes | rows.upper;
-    e->word2 = rows.word2;
+    e->word1 = bytes | r.rows.upper;
+    e->word2 = r.rows.word2;
     mli_spot_keep(&home, &probe, beyond);
-    past = mli_rows_count_resize(&rows, had, bytes, to);
-    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
-    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, storage, rows.word2, was);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
+    return mli_resize_end(lord, t, storage, &r);
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
@@ -19923,22 +19893,12 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_site *site) {
     mli_thread *t = mli_self.thread;
-    const uint64_t had = MLI_BYTES(from->word1);
-    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
-    uint64_t same;
     mli_home home;
-    mli_cell *to;
+    mli_resize r;
     mli_entry *e;
-    int64_t past;
-    uint32_t special;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
-        return MLI_PASS;
-    special = mli_u32_load(&t->special);
-    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+    if (!mli_key_valid(storage) || !mli_resize_begin(lord, t, bytes, &r) ||
         (slot && slot / MLI_SLOTS != t->id) ||
-        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
-        !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
-        !mli_resize_site(t, special, site, &rows, &to) ||
+        !mli_resize_rows(lord, t, device, from, site, &r) ||
         !mli_home_enter(t, lord, storage, 0, &home))
         return MLI_PASS;
     e = mli_home_room(&home);
@@ -19949,18 +19909,12 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
     }
     if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
-    e->word1 = bytes | rows.upper;
-    e->word2 = rows.word2;
+    e->word1 = bytes | r.rows.upper;
+    e->word2 = r.rows.word2;
     mli_home_store(&home);
-    mli_detached_count(t, -1, had);
+    mli_detached_count(t, -1, r.had);
     if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
-    past = mli_rows_count_resize(&rows, had, bytes, to);
-    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
-    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, storage, rows.word2, from->word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
+    return mli_resize_end(lord, t, storage, &r);
 }
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
@@ -22924,7 +22878,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* `margin` and `unseen`: the most live and the
-                                                     most freed bytes that no check has seen */
+                                                     most freed bytes that no check has seen. Far
+                                                     from a threshold they buy calls that check
+                                                     nothing */
     /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
        at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
@@ -27105,10 +27061,13 @@ static MLI_COLD void mli_request_release(mli_request *q) {
    no memory for the record, the block counts as dropped. The request succeeds all the same, because
    the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
+    const memlord_device device = mli_device_record_at(q->lord, q->dev)->device;
+    mli_call own, *call;
     q->opts.ticket = q->ticket;
-    (void)mli_alloc_general(q->lord, call, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, &q->opts, MLI_PUT_ALLOC);
+    if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
+        return;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
+    (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request for which no attempt found memory, and keeps it for reports as the last failed

@@ -219,7 +219,7 @@ static void *allocate_once(void *user) {
 }
 static void a_batch_in_the_description_bounds_what_threads_hold_back(void **state) {
     static const uint64_t batches[] = {1000, 0, (uint64_t)1 << 50};
-    static const uint64_t expected[] = {500, 8192, 8192}; /* half of it, or of a 128th of the peak */
+    static const uint64_t expected[] = {500, 8192, 8192}; /* half of a share */
     size_t i;
     (void)state;
     for (i = 0; i < 3; i++) {

@@ -235,7 +235,7 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_pick_slot_of, cap, (void)mli_pick_slot_of(NULL, 0, 0, 0)) \
+    X(1, mli_pick_entry, cap, (void)mli_pick_entry(NULL, 0, 0, 0)) \
     X(1, mli_pick_remove, mli_lock_held(&part->lock), static mli_picks part; \
       mli_pick_remove(&part, NULL)) \
     X(1, mli_pick_swap, mli_lock_held(&part->lock), static mli_picks part; \
@@ -329,7 +329,7 @@ static void reserve(memlord *lord) {
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
     X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \
     X(1, mli_window_find, mli_is_inside(), (void)mli_window_find(lord, t, 0, 0, NULL)) \
-    X(1, mli_resize_finish, mli_is_inside(), (void)mli_resize_finish(lord, 0, 0, 0, 0)) \
+    X(1, mli_resize_end, mli_is_inside(), (void)mli_resize_end(lord, t, 0, NULL)) \
     X(1, mli_alloc_words, mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS), \
       (void)mli_alloc_words(lord, cpu(), 64, UINT64_MAX, NULL)) \
     X(1, mli_free_words, mli_is_current(lord), \

@@ -541,11 +541,14 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
 
 /* Starts a new epoch. It sets the bytes freed, the totals, the counts and the anomalies to 0. It
    does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
-   Calls of other threads wait meanwhile, as they do for memlord_peak_reset. */
+   No call of another thread waits for it. A call that comes at the same time may count in the new
+   epoch, in the old one, or in parts in both.
+   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak of each device of a selector to its live bytes.
-   Cost: about 50 us, in which it stops all calls that record, and a walk of the devices' tags,
-         sites and stacks: a few hundred ns each at most. */
+/* Sets the peak of each device of a selector to its live bytes. No call of another thread waits for
+   it. If other threads change the live bytes meanwhile, the peak may begin too low, and peak_error
+   says by how much at most.
+   Cost: a walk of the devices' tags, sites and stacks: a few hundred ns each at most. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes a number of bytes as text for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to

@@ -202,7 +202,7 @@ typedef struct memlord_desc {
     uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
     size_t event_capacity;       /* events that fit in the ring; 0: memlord_create makes no ring */
     uint64_t counter_batch;      /* number of bytes that a thread may count before it adds them to
-                                    a peak; 0: 65536 */
+                                    a peak, below 2^32; 0: 65536 */
     const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* labels, as for memlord_labels_set; NULL: none */

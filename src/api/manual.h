@@ -178,13 +178,15 @@
                          is set, or if only one thread records. (If a second thread resets the peak,
                          peak_error is 0 again from the next call of the recording thread on.) In
                          all other cases each thread counts on its own, and adds its count to the
-                         peak from time to time; the bytes not added yet are held back. Busy threads
-                         together hold back about 4 KiB, or a 64th of the peak if that is more. The
-                         part of each thread does not grow again when other threads end. Threads
-                         that were idle while other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. All this holds
-                         for the peaks of tags and sites, too, except that the first thread of a
-                         site may hold back a counter_batch. JSON has the peak_error of each tag and
+                         peak from time to time; the bytes not added yet are held back. The threads
+                         together begin with about 4 KiB, or a 64th of the peak if that is more. The
+                         part of a busy thread, one that adds its count more often than once in 256
+                         of its calls, doubles up to its part of 64 KiB, or of an eighth of the
+                         peak. It halves again when the thread is less busy, and begins anew after a
+                         peak_reset, or when another thread comes. A thread that is idle then keeps
+                         its part. No thread holds back more than counter_batch. All this holds for
+                         the peaks of tags and sites, too, except that the first thread of a site
+                         may hold back a counter_batch. JSON has the peak_error of each tag and
                          site. A reader of the peak, such as a report or a snapshot, raises the peak
                          to the live bytes of that moment if these are more. The peak of a scope is
                          exact on one device if no threads share the scope. On several devices the

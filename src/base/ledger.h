@@ -196,7 +196,7 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call
+    uint64_t batch;               /* the most bytes that a cell may hold back; 0: every call
                                      publishes its cells */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */

@@ -7,7 +7,6 @@
 #include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
-typedef char mli_check_device_cell[sizeof(mli_device_cell) == 128 ? 1 : -1];
 #define MLI_SHARE_CALLS 256u /* see mli_share_next */
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
@@ -142,51 +141,43 @@ static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t p
     if (share > lord->counters.batch) share = lord->counters.batch;
     return share ? share : 1;
 }
-/* Returns the number of calls that a cell counts, modulo 2^16. */
-static uint16_t mli_cell_calls(const mli_cell *cell) {
-    return (uint16_t)(mli_u64_load_own(&cell->allocs) + mli_u64_load_own(&cell->frees));
-}
-/* Begins to count how often a cell is published. */
-static void mli_share_began(mli_cell *cell) {
-    cell->began = mli_cell_calls(cell);
-    cell->published = 0;
-}
 /* Returns the share that a cell begins with beside others: a part of a 64th of the peak. */
 static uint64_t mli_share_first(const memlord *lord, const mli_row *row) {
     return mli_row_part(lord, row, 64, 4096);
 }
 /* Returns the share that a cell has after a publication, if other cells of its row have published.
-   Once in 256 calls or more of the thread on the row, compares: if the cell was published more
-   often than once in 256 calls, the share doubles, else it halves. So a thread that makes few calls
-   has an almost exact peak, and a busy one is not slowed down. */
-static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell) {
+   Compares once in 256 calls of the thread on the row: if the cell was published more often than
+   once in 256 calls, the share doubles, else it halves. So a thread that makes few calls has an
+   almost exact peak, and a busy one is not slowed down. With `begins` 1 the cell begins anew. */
+static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell,
+                               int begins) {
     const uint64_t least = mli_share_first(lord, row), most = mli_row_part(lord, row, 8, 65536);
-    const uint16_t calls = (uint16_t)(mli_cell_calls(cell) - cell->began);
+    const uint16_t now = (uint16_t)(mli_u64_load_own(&cell->allocs) +
+                                    mli_u64_load_own(&cell->frees)),
+                   calls = (uint16_t)(now - cell->began);
     uint64_t share = mli_u32_load(&cell->share);
     cell->published++;
-    if (calls >= MLI_SHARE_CALLS) {
+    if (begins || calls >= MLI_SHARE_CALLS) {
         share = (uint32_t)cell->published * MLI_SHARE_CALLS > calls ? share * 2 : share / 2;
-        mli_share_began(cell);
+        cell->began = now;
+        cell->published = 0;
     }
     if (share > most) share = most;
-    return share < least ? least : share;
+    return begins || share < least ? least : share;
 }
 /* Chooses the share of a cell at a publication, and returns it. A cell that is alone in its row has
-   a batch. With `begins` 1, and when other cells have come since it was alone, a cell begins anew. */
+   a batch. When others have come since, it begins anew. */
 static uint64_t mli_cell_share(const memlord *lord, mli_row *row, mli_cell *cell, int begins) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const int first = mli_ptr_load(&row->first) == cell;
     const uint32_t old = mli_u32_load(&cell->share);
     uint64_t share = lord->counters.batch;
-    if (!share) return 0;
     if (!first) row->shares -= old;
     if (mli_u32_load(&row->cells) == 1) {
         mli_ptr_store(&row->first, cell);
     } else {
-        begins |= first || !old;
-        if (begins) mli_share_began(cell);
-        share = begins ? mli_share_first(lord, row) : mli_share_next(lord, row, cell);
         if (first) mli_ptr_store(&row->first, NULL);
+        share = mli_share_next(lord, row, cell, begins || first || !old);
         row->shares += share;
     }
     mli_u32_store(&cell->share, (uint32_t)share);
@@ -247,10 +238,10 @@ static void mli_row_bound(int book, mli_row *row) {
     if (peak > row->most) row->most = peak;
 }
 
-/* Publishes a cell beside others: changes the row's published bytes so that the cell holds back
-   `hold` bytes afterwards, and raises the row's peak. The level can then rise by the margin, or fall
-   by `hold`, before the next publication. So the row is locked about once for each half share that
-   the level rises or falls. Returns the bytes that are known to be live. */
+/* Changes the row's published bytes so that a cell holds back `hold` bytes, and raises the row's
+   peak. The level can then rise by the margin, or fall by `hold`, before the next publication. So
+   the row is locked about once for each half share that the level rises or falls. Returns the bytes
+   that are known to be live. */
 static uint64_t mli_cell_hold(memlord *lord, int book, uint32_t number, mli_cell *cell,
                               const mli_thread *t, int begins) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -342,7 +333,7 @@ static MLI_COLD void mli_cell_free_pended(memlord *lord, uint32_t dev, mli_cell 
                                           const mli_row_delta *d) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    if (d->pended - 1 != mli_epoch(lord)) row->at_reset.freed += d->out;
+    if (d->pended - 1 != mli_epoch(lord)) row->freed_before += d->out;
     mli_u64_add_own(&cell->out, d->out);
     mli_lock_drop(&row->lock);
 }
@@ -432,11 +423,6 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* The sums of the cells of a row. */
-typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, freed_here;
-} mli_cell_sums;
-
 /* Adds up the cells of a row. The loads are acquires, so that they stay in the order of the code.
    The load of `level` also pairs with the release stores of `level` by the calls that count. So the
    later loads see all that the cell's thread counted before it stored that level. */
@@ -458,9 +444,9 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
-/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together, because
-   a call changes `allocs` or `out` before the level. Otherwise one thread may have freed before
-   another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
+/* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
+   because a call changes `allocs` or `out` before the level. Otherwise one thread may have freed
+   before another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */
 static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t number,
                                            mli_cell_sums *sum) {
     mli_cell_sums before;
@@ -472,33 +458,18 @@ static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t num
     } while (memcmp(sum, &before, sizeof before) && ++tries < 16);
     return tries < 16;
 }
-/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
-   peak. No cell can publish while the row is locked. So the published bytes and what one cell holds
-   back were live together. */
-static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
-                                      mli_row_totals *sum) {
+/* Raises the peak of a row to what its cells show. No cell can publish while the row is locked, so
+   the published bytes and what one cell holds back were live together. `live` is a sum of the
+   cells. */
+static MLI_COLD void mli_row_peak_raise(memlord *lord, int book, uint32_t number, uint64_t live) {
     mli_row *row = mli_row_at(lord, book, number);
-    const int64_t published = (int64_t)mli_u64_load(&row->published);
-    const mli_thread *t = mli_thread_first(lord);
-    int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    mli_cell_sums cells;
-    if (published > peak) peak = published;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        int64_t above;
-        if (!cell || !mli_u32_load(&cell->share)) continue;
-        above = (int64_t)mli_cell_above(row, cell);
-        if (published + above > peak) peak = published + above;
-    }
-    if ((int64_t)sum->live > peak && mli_cells_sum_together(lord, book, number, &cells)) {
-        const int64_t live = (int64_t)mli_since(cells.in, cells.out);
-        if (live > peak) peak = live;
-    }
-    mli_u64_max(&row->peak, peak);
+    mli_cell_sums sum;
+    if (row->latest) mli_row_raise_peak(row, row->latest);
+    mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) + mli_row_first_holds(row)));
+    if ((int64_t)live > (int64_t)mli_u64_load(&row->peak) &&
+        mli_cells_sum_together(lord, book, number, &sum))
+        mli_u64_max(&row->peak, (int64_t)(sum.in - sum.out));
     mli_row_bound(book, row);
-    sum->peak = peak > 0 ? (uint64_t)peak : 0;
-    if (sum->live > sum->peak) sum->live = sum->peak;
-    sum->peak_error = (uint64_t)row->most - sum->peak;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -511,10 +482,15 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->in = cells.in;
     sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
-    if (peaks) mli_row_peak_sum(lord, book, number, sum);
+    if (peaks) {
+        mli_row_peak_raise(lord, book, number, sum->live);
+        sum->peak = mli_u64_load(&row->peak);
+        sum->peak_error = (uint64_t)row->most - sum->peak;
+        if (sum->live > sum->peak) sum->live = sum->peak;
+    }
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
-    sum->freed = mli_since(sum->out, row->at_reset.freed);
+    sum->freed = mli_since(sum->out, row->freed_before);
     sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
@@ -546,27 +522,20 @@ static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uin
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *own = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
     mli_cell_sums sum;
-    int64_t peak;
-    int together;
     mli_lock_take(&row->lock);
     if (own && book == MLI_BOOK_DEVICE)
         mli_spans_share(mli_span_note_high(lord, number, own), number, 0, mli_cell_above(row, own));
     if (own) mli_u64_store(&own->high, mli_u64_load(&own->level));
     row->latest = own && mli_u32_load(&own->share) ? own : NULL;
     if (book != MLI_BOOK_SITE) mli_row_ask(lord, book, number);
-    together = mli_cells_sum_together(lord, book, number, &sum);
+    (void)mli_cells_sum_together(lord, book, number, &sum);
     if (totals) {
-        row->at_reset.in = sum.in;
-        row->at_reset.out = row->at_reset.freed = sum.out;
-        row->at_reset.allocs = sum.allocs;
-        row->at_reset.frees = sum.frees;
-        row->at_reset.freed_here = sum.freed_here;
+        row->at_reset = sum;
+        row->freed_before = sum.out;
     }
-    peak = (int64_t)(mli_u64_load(&row->published) + mli_row_first_holds(row));
-    if (together && (int64_t)(sum.in - sum.out) > peak) peak = (int64_t)(sum.in - sum.out);
-    mli_u64_store(&row->peak, peak > 0 ? (uint64_t)peak : 0);
+    mli_u64_store(&row->peak, 0);
     row->most = 0;
-    mli_row_bound(book, row);
+    mli_row_peak_raise(lord, book, number, sum.in - sum.out);
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev) {
@@ -577,7 +546,7 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
     mli_lock_take(&row->lock);
-    row->at_reset.freed += sum.freed;
+    row->freed_before += sum.freed;
     mli_lock_drop(&row->lock);
 }
 

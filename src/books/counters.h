@@ -5,20 +5,19 @@
    back. The orphan record has the cells of threads without a record. Dev: the number of a device.
    Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
    check compares a device's bytes with its bands (services/bands). May use base/memory,
-   books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
-   the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
-   levels that were live together. Locks: the count lock, then the lock of a row.
+   books/threads, books/spans and, to enter shards, books/map. Invariant: no peak is above the true
+   peak. A peak comes from published bytes, which never exceed the live bytes, or from levels that
+   were live together. Locks: the count lock, then the lock of a row.
 
    The process may be killed between any two stores, and another process may read its memory then.
-   So the stores of a call have an order, and each store that lets a reader find something is a
-   release. The functions below and books/map keep this order:
-     alloc  the words of the entry; the header of the bucket (release), which shows the entry; then
-            `allocs`, `level` (release) and `high` of the cells of the device, the site and the tag
-     free   the header of the bucket (release), which hides the entry; then `out`, `level` (release)
-            and `frees` of these cells; then `frees` and `freed_here` of the site that freed
-   The map alone says what is live, so the reader computes live bytes and blocks from the map. The
-   totals (allocs, frees, out, and level + out) lack or halve at most one call of each thread. A
-   publication comes after both; the reader raises a peak to the live bytes. */
+   So the stores of a call have an order, and each store that shows something is a release:
+     alloc  the words of the entry; the header of its bucket, which shows it; then `allocs`, `level`
+            and `high` of the cells of the device, the site and the tag
+     free   the header, which hides the entry; then `out`, `level` and `frees` of these cells; then
+            `frees` and `freed_here` of the site that freed
+   The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out)
+   lack or halve at most one call of each thread. A publication comes last, so the reader raises a
+   peak to the live bytes. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -39,11 +38,10 @@
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
    of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
-   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
-   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
-   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
-   not yet published (mli_row_sum). */
+   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the
+   change of the level since the last one to the row's published bytes, less a part that the cell
+   holds back. It also raises the row's peak. So while no thread is inside a shard, the published
+   bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -57,13 +55,11 @@ typedef struct mli_cell {
     uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
-/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
-   which is the address of the whole. */
+/* A cell of a device. Every function takes the address of `cell`, which is that of the whole. */
 typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
-    char pad[56];
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -104,7 +100,6 @@ static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint6
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Returns a pointer to `next_check` in a device's cell. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) {
     return &((mli_device_cell *)(void *)cell)->next_check;
 }
@@ -129,9 +124,13 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
-/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest`, `first`
-   and `most` buy exact figures: `latest` the exact peak of a thread that is alone, `first` the bytes
-   of a thread that was alone and now waits for others, and `most` a small peak_error. */
+/* The sums of the cells of a row; `in` is the bytes allocated. */
+typedef struct mli_cell_sums {
+    uint64_t in, out, allocs, frees, freed_here;
+} mli_cell_sums;
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
+   exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
+   waits for its threads. `most` buys a small peak_error. */
 typedef struct mli_row {
     mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
                       arena; the words are also read without it */
@@ -151,9 +150,8 @@ typedef struct mli_row {
                               one published and has not published since; or NULL */
     uint64_t shares;       /* the sum of the shares of all cells but `first` */
     int64_t most;          /* there were at most so many live bytes since the last peak reset */
-    struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
-        uint64_t in, out, freed, allocs, frees, freed_here;
-    } at_reset;
+    mli_cell_sums at_reset; /* the sums at the last reset */
+    uint64_t freed_before;  /* the bytes freed before the last reset or collection */
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last

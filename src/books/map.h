@@ -339,6 +339,7 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     unsigned bit;
+    home->next = home->header;
     if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash)) ||
         MLI_UNLIKELY(!mli_print_room(home->header, print, &bit)))
         return NULL;
@@ -440,7 +441,7 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
+/* Stops all shards with one barrier, for a fork or a check. Takes all shard locks, which
    mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);

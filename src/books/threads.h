@@ -12,6 +12,7 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 
@@ -160,6 +161,13 @@ typedef struct mli_call {
     mli_debug_note note;
 } mli_call;
 
+/* A row of a tag or a site, and the thread's cell for it. */
+typedef struct mli_latest_row {
+    const void *key;       /* the tag or the site; NULL: none */
+    struct mli_cell *cell;
+    uint64_t bits;         /* the bits of word2 that name the row */
+} mli_latest_row;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
@@ -174,9 +182,8 @@ typedef struct mli_thread {
         uint32_t dev;
         uint64_t upper;     /* word1 of a block of 0 bytes with one reference on the device */
         struct mli_cell *cell; /* the thread's cell for the device; NULL: there was no such call */
-        const char *tag;    /* the tag of the last alloc on the device that had one, or NULL */
-        struct mli_cell *tag_cell; /* the thread's cell for this tag on the device */
-        uint64_t tag_bits;  /* the bits of word2 that name the row of the tag */
+        mli_latest_row tag, site; /* of the last alloc on the device that had one */
+        mli_latest_row here; /* the site of the last free on the device that had one */
     } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */

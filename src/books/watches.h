@@ -25,14 +25,16 @@ typedef struct mli_watch {
     mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
                                          mli_row) reach check_above or fall below check_below;
                                          both are signed numbers */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands; buys that a
+                                         band is never late although threads hold bytes back */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
-                                   bytes; 0: no thread requests a check because of its frees */
+                                   bytes; 0: no thread requests a check because of its frees. Buys
+                                   bands on freed bytes, which no row publishes */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     uint64_t distance;          /* how far the metric must rise after a collection before the next;
                                    0: an eighth of the threshold */

@@ -11,6 +11,7 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/blocks.h"
+#include "books/limits.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
 

@@ -10,6 +10,7 @@
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/events.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/devices.h"
 #include "books/accounts.h"
@@ -130,7 +131,7 @@ static MLI_HOT int mli_latest_set(const memlord *lord, mli_thread *t, memlord_de
     t->latest.dev = dev;
     t->latest.upper = mli_word1_of(0, dev, 1);
     t->latest.cell = cell;
-    t->latest.tag = NULL;
+    t->latest.tag.key = t->latest.site.key = t->latest.here.key = NULL;
     return 1;
 }
 static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_device device,
@@ -145,16 +146,26 @@ static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_d
     return 1;
 }
 
-/* Finds the row of a tag on the thread's latest device. Returns 0 if the thread's cache does not have
-   it. */
-static MLI_HOT int mli_latest_tag_set(mli_thread *t, const char *tag) {
-    const mli_cache_entry *memo =
-        mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_TAG, t->latest.dev));
+/* Finds the row of a tag or a site on the thread's latest device. Returns 0 if the thread's cache
+   does not have it. */
+static MLI_HOT int mli_latest_row_find(mli_thread *t, int book, const void *key,
+                                       mli_latest_row *row) {
+    const mli_cache_entry *memo;
+    if (MLI_LIKELY(row->key == key)) return 1;
+    memo = mli_cache_find(t, key, mli_cache_salt(book, t->latest.dev));
     if (MLI_UNLIKELY(!memo)) return 0;
-    t->latest.tag = tag;
-    t->latest.tag_cell = (mli_cell *)memo->value;
-    t->latest.tag_bits = memo->bits;
+    row->key = key;
+    row->cell = (mli_cell *)memo->value;
+    row->bits = memo->bits;
     return 1;
+}
+/* Returns the thread's cell for the row that the bits of an entry's word2 name, or NULL if it has
+   none. The row is most often that of the thread's last alloc. */
+static MLI_HOT mli_cell *mli_latest_cell(const mli_thread *t, int book, uint64_t bits,
+                                         const mli_latest_row *row) {
+    if (MLI_LIKELY(bits == row->bits)) return row->cell;
+    return mli_cell_own_row(t, book,
+                            book == MLI_BOOK_SITE ? MLI_SITE_ROW(bits) : MLI_TAG_ROW(bits));
 }
 
 /* Returns 1 if the fast way serves an alloc with these options: no ticket, and no other stream than
@@ -182,7 +193,6 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
                                     memlord_device device, const memlord_site *site,
                                     const memlord_alloc_opts *opts, mli_block_rows *rows) {
     const char *tag = special & MLI_SPECIAL_TAG ? t->now.tag : NULL;
-    const mli_cache_entry *memo;
     if (!mli_device_find(lord, t, device, rows)) return 0;
     rows->word2 = mli_mark_bits(lord);
     if (special & MLI_SPECIAL_SCOPE) {
@@ -194,15 +204,14 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
         if (MLI_UNLIKELY(!tag && *opts->tag)) return 0;
     }
     if (tag) {
-        if (MLI_UNLIKELY(t->latest.tag != tag) && !mli_latest_tag_set(t, tag)) return 0;
-        rows->tag_cell = t->latest.tag_cell;
-        rows->word2 |= t->latest.tag_bits;
+        if (!mli_latest_row_find(t, MLI_BOOK_TAG, tag, &t->latest.tag)) return 0;
+        rows->tag_cell = t->latest.tag.cell;
+        rows->word2 |= t->latest.tag.bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site_cell = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
+        if (!mli_latest_row_find(t, MLI_BOOK_SITE, site, &t->latest.site)) return 0;
+        rows->site_cell = t->latest.site.cell;
+        rows->word2 |= t->latest.site.bits;
     }
     return 1;
 }
@@ -217,7 +226,7 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord_device device,
                                      const mli_entry *e, int plain, mli_block_rows *rows,
                                      uint64_t *bytes) {
-    uint32_t row;
+    uint64_t bits;
     if (!mli_device_find(lord, t, device, rows)) return 0;
     *bytes = e->word1 ^ rows->upper;
     if (MLI_UNLIKELY(*bytes >> MLI_BYTES_BITS)) {
@@ -236,13 +245,13 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord
         rows->word2 = mli_side_plain(e->word2);
         if (rows->word2 & MLI_HAS_SIDE || t->side_count == MLI_SIDES_MAX) return 0;
     }
-    row = MLI_SITE_ROW(rows->word2);
-    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    if (!(rows->word2 & MLI_TAG_BITS)) return 1;
-    rows->tag_cell = t->latest.tag_cell; /* the last alloc most often had the same tag */
-    if (MLI_UNLIKELY((rows->word2 & MLI_TAG_BITS) != t->latest.tag_bits))
-        rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, MLI_TAG_ROW(rows->word2));
-    return rows->tag_cell != NULL;
+    bits = rows->word2 & MLI_SITE_BITS;
+    if (bits && !(rows->site_cell = mli_latest_cell(t, MLI_BOOK_SITE, bits, &t->latest.site)))
+        return 0;
+    bits = rows->word2 & MLI_TAG_BITS;
+    if (bits && !(rows->tag_cell = mli_latest_cell(t, MLI_BOOK_TAG, bits, &t->latest.tag)))
+        return 0;
+    return 1;
 }
 
 /* Publishes those cells of a block's rows that have too many bytes unpublished. */
@@ -417,6 +426,7 @@ static MLI_HOT mli_entry *mli_spot_find(memlord *lord, mli_thread *t, uint32_t t
         return NULL;
     }
     *beyond = 1;
+    home->next = home->header; /* not used: `probe` has the entry */
     return mli_window_find(lord, t, type, key, probe);
 }
 /* Erases the entry, and unlocks its bucket. */
@@ -479,7 +489,6 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     const int plain = way == MLI_WAY_PLAIN;
     const uint32_t special = plain ? 0 : mli_u32_load(&t->special);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
-    const mli_cache_entry *memo;
     mli_cell *here = NULL; /* the cell of the site that frees the block */
     mli_home home;
     mli_probe probe;
@@ -502,9 +511,9 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
     mli_spot_erase(&home, &probe, beyond);
     past = mli_rows_count_free(&rows, bytes);
     if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows.dev));
-        if (MLI_LIKELY(memo != NULL))
-            here = (mli_cell *)memo->value;
+        if (MLI_LIKELY(rows.dev == t->latest.dev) &&
+            mli_latest_row_find(t, MLI_BOOK_SITE, site, &t->latest.here))
+            here = t->latest.here.cell;
         else
             past = -1;
     }
@@ -563,7 +572,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     uint32_t refs;
     if (!mli_is_current(lord) || !mli_key_valid(storage) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        (t->now.tag && t->now.tag != t->latest.tag)) /* the general path makes the tag's row */
+        (t->now.tag && t->now.tag != t->latest.tag.key)) /* the general path makes the tag's row */
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
@@ -579,43 +588,63 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 
 /* -- one realloc -- */
 
-/* Finds the site row and the site's cell that a block has after a call at `site` has resized it.
-   Returns 0 if the thread's cache does not have them. *to gets NULL if the block keeps its site. */
-static MLI_HOT int mli_resize_site(mli_thread *t, uint32_t special, const memlord_site *site,
-                                   mli_block_rows *rows, mli_cell **to) {
+/* What a realloc changes. */
+typedef struct mli_resize {
+    mli_block_rows rows; /* of the block, with word2 as it is afterwards */
+    mli_cell *to;        /* the cell of the site that the block has afterwards, if it had another
+                            one before; else NULL */
+    uint64_t had, bytes, was; /* the bytes before and afterwards, and word2 before */
+    uint32_t special;
+} mli_resize;
+
+/* Begins a realloc to `bytes` bytes. Returns 0 if this way does not serve it. */
+static MLI_HOT int mli_resize_begin(const memlord *lord, const mli_thread *t, uint64_t bytes,
+                                    mli_resize *r) {
+    if (!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS) return 0;
+    memset(&r->rows, 0, sizeof r->rows);
+    r->bytes = bytes;
+    r->special = mli_u32_load(&t->special);
+    return !(r->special & ~(uint32_t)MLI_SPECIAL_SERVED) &&
+           !mli_alert_on(lord, MLI_ALERT_EVENTS) &&
+           (!(r->special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes));
+}
+/* Finds the rows of a block that a call at `site` resizes. Returns 0 if this way does not serve
+   it. */
+static MLI_HOT int mli_resize_rows(const memlord *lord, mli_thread *t, memlord_device device,
+                                        const mli_entry *e, const memlord_site *site,
+                                        mli_resize *r) {
     const mli_cache_entry *memo;
-    *to = NULL;
-    if (!site || !(special & MLI_SPECIAL_SITES)) return 1;
-    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+    r->to = NULL;
+    r->was = e->word2;
+    if (e->word2 & MLI_HAS_SIDE || !mli_rows_of_entry(lord, t, device, e, 0, &r->rows, &r->had))
+        return 0;
+    if (!site || !(r->special & MLI_SPECIAL_SITES)) return 1;
+    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, r->rows.dev));
     if (MLI_UNLIKELY(!memo)) return 0;
-    if (memo->bits == (rows->word2 & MLI_SITE_BITS)) return 1;
-    *to = (mli_cell *)memo->value;
-    rows->word2 = (rows->word2 & ~MLI_SITE_BITS) | memo->bits;
+    if (memo->bits == (r->was & MLI_SITE_BITS)) return 1;
+    r->to = (mli_cell *)memo->value;
+    r->rows.word2 = (r->was & ~MLI_SITE_BITS) | memo->bits;
     return 1;
 }
-/* Counts a change of a block's size in the thread's cells. `to` is the cell of the site that the
-   block has now, if it had another one before. */
-static MLI_HOT int64_t mli_rows_count_resize(const mli_block_rows *rows, uint64_t had,
-                                             uint64_t bytes, mli_cell *to) {
-    int64_t past = mli_cell_count_resize(rows->device_cell, had, bytes) |
-                   mli_cell_tripped(rows->device_cell);
-    if (rows->tag_cell) past |= mli_cell_count_resize(rows->tag_cell, had, bytes);
-    if (to) {
-        if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, 0);
-        return past | mli_cell_count_resize(to, 0, bytes);
-    }
-    if (rows->site_cell) past |= mli_cell_count_resize(rows->site_cell, had, bytes);
-    return past;
-}
-/* Ends a realloc that has counted its block. `was` is the site's part of the word2 that the block
-   had before. Leaves the shard. */
-static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                          uint64_t word2, uint64_t was) {
+/* Counts a realloc in the thread's cells. Leaves the shard. */
+static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage,
+                                       const mli_resize *r) {
     MLI_REQUIRE(mli_is_inside());
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_rows_publish_due(lord, t, dev, was & MLI_SITE_BITS);
+    const uint32_t dev = r->rows.dev;
+    int64_t past = mli_cell_count_resize(r->rows.device_cell, r->had, r->bytes) |
+                   mli_cell_tripped(r->rows.device_cell);
+    if (r->rows.tag_cell) past |= mli_cell_count_resize(r->rows.tag_cell, r->had, r->bytes);
+    if (r->rows.site_cell)
+        past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
+    if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
+    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
+    if (past < 0) {
+        mli_rows_publish_due(lord, t, dev, r->rows.word2);
+        mli_rows_publish_due(lord, t, dev, r->was & MLI_SITE_BITS);
+    }
     mli_shard_leave(t);
+    if (MLI_LIKELY(past >= 0 && !mli_alerted(lord, dev))) return MEMLORD_OK;
     if (mli_alert_on(lord, MLI_ALERT_FORGET))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), storage);
     mli_call_end(lord, t, dev, 1);
@@ -625,40 +654,23 @@ static MLI_NOINLINE int mli_resize_finish(memlord *lord, uint32_t dev, uint64_t 
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_probe probe;
-    mli_cell *to;
+    mli_resize r;
     mli_entry *e;
-    uint64_t had, was;
-    int64_t past;
     int beyond;
-    uint32_t special;
-    if (!mli_is_current(lord) || !storage || bytes >> MLI_FAST_SIZE_BITS) return MLI_PASS;
-    special = mli_u32_load(&t->special);
-    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
-        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)))
-        return MLI_PASS;
+    if (!storage || !mli_resize_begin(lord, t, bytes, &r)) return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE) ||
-        MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, 0, &rows, &had)) ||
-        MLI_UNLIKELY(!mli_resize_site(t, special, site, &rows, &to))) {
+    if (MLI_UNLIKELY(!mli_resize_rows(lord, t, device, e, site, &r))) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    was = e->word2;
-    e->word1 = bytes | rows.upper;
-    e->word2 = rows.word2;
+    e->word1 = bytes | r.rows.upper;
+    e->word2 = r.rows.word2;
     mli_spot_keep(&home, &probe, beyond);
-    past = mli_rows_count_resize(&rows, had, bytes, to);
-    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
-    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, storage, rows.word2, was);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
+    return mli_resize_end(lord, t, storage, &r);
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
@@ -705,22 +717,12 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_site *site) {
     mli_thread *t = mli_self.thread;
-    const uint64_t had = MLI_BYTES(from->word1);
-    mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
-    uint64_t same;
     mli_home home;
-    mli_cell *to;
+    mli_resize r;
     mli_entry *e;
-    int64_t past;
-    uint32_t special;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
-        return MLI_PASS;
-    special = mli_u32_load(&t->special);
-    if (special & ~(uint32_t)MLI_SPECIAL_SERVED || mli_alert_on(lord, MLI_ALERT_EVENTS) ||
+    if (!mli_key_valid(storage) || !mli_resize_begin(lord, t, bytes, &r) ||
         (slot && slot / MLI_SLOTS != t->id) ||
-        ((special & MLI_SPECIAL_STACKS) && !mli_stack_passes(t, bytes)) ||
-        !mli_rows_of_entry(lord, t, device, from, 0, &rows, &same) ||
-        !mli_resize_site(t, special, site, &rows, &to) ||
+        !mli_resize_rows(lord, t, device, from, site, &r) ||
         !mli_home_enter(t, lord, storage, 0, &home))
         return MLI_PASS;
     e = mli_home_room(&home);
@@ -731,16 +733,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
     }
     if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, storage);
     e->key = storage;
-    e->word1 = bytes | rows.upper;
-    e->word2 = rows.word2;
+    e->word1 = bytes | r.rows.upper;
+    e->word2 = r.rows.word2;
     mli_home_store(&home);
-    mli_detached_count(t, -1, had);
+    mli_detached_count(t, -1, r.had);
     if (slot) mli_u64_store_release(&t->slots[slot % MLI_SLOTS].key, 0);
-    past = mli_rows_count_resize(&rows, had, bytes, to);
-    mli_stat_add(lord, rows.dev, MLI_STAT_reallocs, 1);
-    if (special & MLI_SPECIAL_STACKS) mli_stack_spend(t, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows.dev)))
-        return mli_resize_finish(lord, rows.dev, storage, rows.word2, from->word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
+    return mli_resize_end(lord, t, storage, &r);
 }

@@ -1,4 +1,5 @@
 #include "calls/record.h"
+#include "os/unwind.h"
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/accounts.h"

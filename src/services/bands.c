@@ -334,7 +334,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval; /* `margin` and `unseen`: the most live and the
-                                                     most freed bytes that no check has seen */
+                                                     most freed bytes that no check has seen. Far
+                                                     from a threshold they buy calls that check
+                                                     nothing */
     /* Twice the margin is hysteresis: a device that is near the threshold does not leave that state
        at once. */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;

@@ -1,5 +1,6 @@
 #include "services/retry.h"
 #include "os/system.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
@@ -23,6 +24,7 @@
 #include "services/neighbours.h"
 #include "services/call_end.h"
 #include "calls/record.h"
+#include "calls/fast.h"
 
 struct mli_retry_state {
     memlord_retry policy; /* the retry policy for calls that give no policy of their own */
@@ -146,10 +148,13 @@ static MLI_COLD void mli_request_release(mli_request *q) {
    no memory for the record, the block counts as dropped. The request succeeds all the same, because
    the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
+    const memlord_device device = mli_device_record_at(q->lord, q->dev)->device;
+    mli_call own, *call;
     q->opts.ticket = q->ticket;
-    (void)mli_alloc_general(q->lord, call, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, &q->opts, MLI_PUT_ALLOC);
+    if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
+        return;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
+    (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
