@@ -5427,7 +5427,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #endif
 
 /* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
-   between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
+   between the host's call and mli_call_get, which notes the return address in the host. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5450,7 +5450,7 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
+/* Below -O2, MemLord's functions that run between the host's call and mli_call_get keep their
    frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
    tells where the section begins and ends. mli_is_own compares an address with these bounds. A
    copy of such a function that was inlined into the host's function lies elsewhere, and counts as
@@ -7916,7 +7916,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    orphan record. */
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
-   of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
    stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
    it meanwhile. No helper waits for the end of another helper. */
@@ -8035,11 +8035,10 @@ typedef struct mli_ticket_draw {
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
 
-/* A call on the general path (calls/record): what its steps tell each other. mli_call_get begins
-   it. It is valid until the call has given its record back and runs code of the host, which may
-   make the next call of this thread. So whoever runs a logger, a fence or mli_call_end copies first
-   what it needs later. The ledger's allocator also is code of the host, but a call that it makes
-   has no record. An unwinder's calls are calls of their own: mli_stack_unwind keeps this one. */
+/* A call on the general path (calls/record): what its steps tell each other. It is valid until it
+   runs code of the host, such as a logger, a fence or mli_call_end, because that code may make the
+   next call of this thread. What is needed later is copied first. Calls of the ledger's allocator
+   have no mli_call, and mli_stack_unwind keeps this one from those of an unwinder. */
 typedef struct mli_call {
     struct mli_thread *t;     /* the record in which the call counts */
     uint32_t dev;             /* the number of the block's device */
@@ -8060,10 +8059,6 @@ typedef struct mli_call {
     } pick;
     mli_debug_note note;
 } mli_call;
-
-/* Notes the return address and the frame of the public function that makes a call. */
-#define MLI_NOTE_CALLER(call) \
-    (void)((call)->caller = MLI_RETURN_ADDRESS(), (call)->frame = MLI_FRAME_ADDRESS())
 
 /* A row of a tag or a site, and the thread's cell for it. */
 typedef struct mli_latest_row {
@@ -8289,15 +8284,18 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
-/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
-   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
-   stack of the public function. */
+/* Begins a call at `site` that samples no stack, in a record of mli_thread_get. Returns the call in
+   the record. Other threads use the orphan record whenever the ledger allocates. So for that record
+   returns `own`, a struct on the stack of the public function. */
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site);
-/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
-   own allocator makes the call, which then records nothing. */
+/* Begins a call in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. A public function that may sample a
+   stack passes MLI_CALLED_FROM: its return address and its frame. */
+#define MLI_CALLED_FROM MLI_RETURN_ADDRESS(), MLI_FRAME_ADDRESS()
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site);
+                                                const memlord_site *site, void *caller,
+                                                void *frame);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
    call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
@@ -8576,15 +8574,21 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site) {
     mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
-    memset(call, 0, sizeof *call);
     call->t = t;
     call->site = site;
+    call->dev = call->pick.row = 0;
+    call->draw.phys = NULL;
+    call->draw.named = 0;
+    memset(&call->note, 0, sizeof call->note);
     return call;
 }
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site) {
+                                                const memlord_site *site, void *caller,
+                                                void *frame) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    return t ? mli_call_of(lord, t, own, site) : NULL;
+    mli_call *call = t ? mli_call_of(lord, t, own, site) : NULL;
+    if (call) call->caller = caller, call->frame = frame;
+    return call;
 }
 
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
@@ -10544,12 +10548,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
-       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
-       do {
-           mli_cold_enter(&cold);
-           cold.r = mli_x_locked(lord);
-       } while (mli_cold_leave(lord, &cold));
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
@@ -12534,8 +12533,8 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
-   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
+/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind
+   and the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
    Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
    block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
    no tag. Requires: the caller holds no lock, except perhaps the orphan lock
@@ -12548,9 +12547,9 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
-   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
-   the caller holds no lock. */
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse
+   logs. If the ledger's logger made the call, logs nothing: a later call logs these mistakes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
 
 /* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
@@ -12594,8 +12593,7 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
-                          or set to 0 */
+    mli_u32 untold;    /* 1: perhaps not all of `at` is logged; the lock is held to set it to 1 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -12669,7 +12667,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
+        mli_u32_store(&s->untold, 1);
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -12741,8 +12739,8 @@ static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
-   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+/* The load is relaxed, as a thread sees at least its own store. The store of 0 comes before the
+   lock is taken, so it does not undo the 1 of a mistake that this thread has not seen. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
@@ -13806,10 +13804,6 @@ MLI_PRIVATE void mli_stack_forget(mli_call *call);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site);
 
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
-
 /* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
    reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
    Requires: the caller is not inside a shard. */
@@ -14213,8 +14207,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* -- the stack of an alloc -- */
 
 /* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
-   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
-   call ends with mli_stack_forget. */
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires:
+   the call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -14240,11 +14234,6 @@ static MLI_COLD void mli_stack_keep_row(memlord *lord, mli_call *call, const mli
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site) {
     if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
-}
-
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
-    call->pick.again = 1;
-    call->pick.had = bytes;
 }
 
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the
@@ -15708,12 +15697,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
-   thread, marks its bytes as in flight until it is recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
+/* Begins an alloc of `bytes`: if the call names a ticket, or its thread has tickets, marks the
+   bytes as in flight until the alloc is recorded. */
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
-   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws
+   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
                                            uint64_t bytes);
 
@@ -16152,8 +16141,9 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
+    if (!draw->named && !(mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)) return;
     if (!draw->named) {
         mli_tickets_prune(lord, call->t);
         if (!call->t->now.open_tickets) {
@@ -17086,10 +17076,10 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no
+   memory to record it, or no room for its device. If `r` is another error, counts nothing. Returns
+   `r`. If the device has no number (dev), counts the alloc for the ledger as a whole. A later free
+   of the storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes);
@@ -17146,9 +17136,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account`
+   is 0, charges the account that the thread uses; if it is MEMLORD_NONE, charges no account. `how`
+   and *did are those of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -17209,12 +17199,12 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
-   block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+   size, counts the change, and makes its slot vacant. If `site` is not NULL, it becomes the block's
+   site. With `moves` the change counts as the end of one block and the start of another, else as a
+   change of size. *rows gets the word2 that the entry would have without a side record. The caller
+   cannot read this word2 from the side record: another thread may free the side record once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts an
+   alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
                                             uint32_t slot, uint64_t key, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -17235,8 +17225,8 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
                                            uint64_t key);
 
 /* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes);
@@ -17867,7 +17857,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
@@ -17884,12 +17873,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
-    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, call->site,
+                           MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
-                         site);
-    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+                         call->site);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, call->site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
@@ -18459,9 +18449,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
+/* Moves a block to the call's device. The source stays pending until its own fences and f are done.
+   If f is NULL, the source waits only for its own fences. The destination is inserted first: a copy
+   of the source, but without the fences and the parts of the source. Then the source becomes
+   pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain);
@@ -18550,7 +18541,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    call = mli_call_get(lord, &own, NULL);
+    call = mli_call_get(lord, &own, NULL, NULL, NULL);
     t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
@@ -18705,7 +18696,6 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
@@ -18723,7 +18713,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
-    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, side->word2, dev, call->site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
@@ -18744,7 +18734,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, call->site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
@@ -18769,12 +18759,6 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, meml
         r = mli_dev(lord, device, &call->dev);
     if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
-}
-/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
-   They may come off a ticket when the call has recorded them. */
-static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call, bytes);
 }
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
@@ -18881,7 +18865,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
     mli_stack_pick(lord, call, storage, bytes);
     stack = call->pick.row;
     call->draw.named = opts->ticket;
-    mli_call_draw(lord, call, bytes);
+    mli_ticket_draw_begin(lord, call, bytes);
     origin = mli_origin_of(call->t, call->site);
     if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
     if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
@@ -18933,29 +18917,23 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
-   noted its own caller in the thread's record. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
     void *entered = mli_self.generation == lord->generation ? mli_self.thread->call.entered : NULL;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     memlord_result r;
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    if (entered && mli_is_own(call->caller)) call->caller = entered;
+    if (entered && mli_is_own(call->caller)) call->caller = entered; /* see MLI_NOTE_ENTRY */
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes), site);
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
-    return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0), site)
-             : r;
+    return mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
+                      device, mli_block_fault(storage, 0), site);
 }
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
@@ -19099,16 +19077,10 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
-    memset(d, 0, sizeof *d);
+    memset(d, 0, sizeof d);
     d[0].dev = c->dev;
-    if (sites) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
-    }
-    if (c->tag) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_word2_of(0, c->tag, 0);
-    }
+    if (sites) d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
+    if (c->tag) d[n++].word2 = mli_word2_of(0, c->tag, 0);
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
@@ -19134,7 +19106,7 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, NULL, NULL);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
@@ -19155,7 +19127,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                                    bytes - c.out, 0);
         }
     } else if (!mli_would_overflow(lord, call->dev, bytes)) {
-        mli_call_draw(lord, call, bytes);
+        mli_ticket_draw_begin(lord, call, bytes);
         c.in = bytes;
         mli_arena_record(lord, call, &c);
     }
@@ -19298,11 +19270,12 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 }
 
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
-   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
-   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
-   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
-   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then
+   have to save registers in calls with sites and tags. From -O2 on no note is needed: memlord_alloc
+   jumps to that function, and so leaves no frame of its own on the stack. At -O1 the address stays
+   unknown, so a stack that cannot be unwound has no frame at all. Code for s390x always makes the
+   note, because there memlord_alloc cannot jump: the fifth argument lies in a register that the
+   callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY(lord) (void)0
 #else
@@ -20037,18 +20010,19 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
     uint32_t slot;
+    memset(token, 0, sizeof *token);
     token->device = device;
     token->storage = storage;
-    token->state = MLI_TOKEN_NEW;
+    token->state = call ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
-    if (!storage) return MEMLORD_OK;
+    if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
     mli_token_fill(lord, token, device, &e);
@@ -20068,12 +20042,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memset(token, 0, sizeof *token);
     r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
-    token->device = device;
-    token->state = MLI_TOKEN_PASSED;
-    token->word[2] = mli_token_seal(lord, token);
-    if (!t) return MEMLORD_OK;
-    call = mli_call_of(lord, t, &own, site);
+    call = t ? mli_call_of(lord, t, &own, site) : NULL;
     r = mli_token_take(lord, call, device, storage, token, site);
+    if (!call) return r;
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
@@ -20094,7 +20065,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const 
     else
         mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(call, had);
+    call->pick.again = 1;
+    call->pick.had = had;
     return call->pick.row;
 }
 
@@ -20121,7 +20093,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
         r = MEMLORD_E_INVALID;
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
-        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        if (block.bytes > had) mli_ticket_draw_begin(lord, call, block.bytes - had);
         r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
@@ -20230,11 +20202,10 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
-    mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
+    mli_entry *e = mli_probe_live(lord, call->t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -20245,9 +20216,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
             mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
-        mli_count(lord, t, &d, 1);
+        mli_count(lord, call->t, &d, 1);
     }
-    mli_probe_leave(t, &probe);
+    mli_probe_leave(call->t, &probe);
     return held;
 }
 
@@ -20264,7 +20235,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_b
     call->dev = mli_dev_known(lord, b->device);
     mli_stack_pick(lord, call, b->storage, b->bytes);
     stack = call->pick.row;
-    mli_call_draw(lord, call, b->bytes);
+    mli_ticket_draw_begin(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
@@ -20297,16 +20268,21 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
-   take the memory, records none of them. */
+/* Records n blocks, and ends the call. Takes the memory first, and then records one block after
+   another. If it cannot take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how) {
     mli_thread *t = call->t;
     const memlord_site *site = call->site;
-    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    mli_hold *hold;
     size_t i, held = 0;
-    memlord_result r =
-        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n) {
+        mli_thread_put(lord, t);
+        return r;
+    }
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
@@ -20320,18 +20296,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
-}
-/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
-static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
-                                           const memlord_block *blocks, size_t n, int how) {
-    const memlord_site *site = call->site;
-    memlord_result r = mli_block_check_n(blocks, n, 1);
-    if (r || !n)
-        mli_thread_put(lord, call->t);
-    else
-        r = mli_open_n(lord, call, blocks, n, how);
-    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
-                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -20351,7 +20315,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
     if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
-    mli_call_draw(lord, call, to->bytes);
+    mli_ticket_draw_begin(lord, call, to->bytes);
     if (f || (used && away))
         r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
@@ -20362,16 +20326,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
-/* Counts and logs that a call with a fence was refused. */
-static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
-                                                 uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r,
-                                                 const memlord_site *site) {
-    const int refuser =
-        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
-    return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
-}
 /* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -20384,7 +20338,10 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
+    if (r)
+        return mli_refuse(
+            lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use, r,
+            device, fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
     if (!t) return mli_fence_discard(NULL, fence);
     call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
@@ -20455,8 +20412,7 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    call = mli_call_get(lord, &own, settled.site);
-    MLI_NOTE_CALLER(call);
+    call = mli_call_get(lord, &own, settled.site, MLI_CALLED_FROM);
     r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
@@ -20472,13 +20428,10 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
@@ -20495,17 +20448,15 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_ALLOC) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_TRACK) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -20523,24 +20474,16 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
-    memlord_result r = MEMLORD_OK;
-    uint32_t state = MLI_TOKEN_USED;
-    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
-        r = MEMLORD_E_INVALID;
-    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
-             token->word[2] != mli_token_seal(lord, token))
-        r = MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) {
-        state = token->state;
-        token->state = MLI_TOKEN_USED;
-    }
+    const uint32_t state = token->state;
+    token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
-    if (state != MLI_TOKEN_NEW || !new_storage) {
-        mli_thread_put(lord, call->t);
-        return r;
+    if (state == MLI_TOKEN_NEW && new_storage) {
+        if (token->device.index < 0) token->device.index = 0;
+        return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL,
+                                 MLI_PUT_ALLOC);
     }
-    if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    mli_thread_put(lord, call->t);
+    return state == MLI_TOKEN_USED ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
 /* Records a realloc that has already happened, and ends the call. First takes the memory for the
@@ -20563,7 +20506,6 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
         mli_thread_put(lord, call->t);
         return r;
     }
-    memset(&token, 0, sizeof token);
     (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
     return mli_token_end(lord, call, &token, new_storage, bytes);
 }
@@ -20592,9 +20534,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     if (old_storage == UINT64_MAX)
         return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
                           mli_block_fault(old_storage, 0), site);
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
         r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
@@ -20615,12 +20556,15 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
     mli_call own, *call;
-    memlord_result r;
-    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    r = mli_token_end(lord, call, token, new_storage, bytes);
+    memlord_result r = MEMLORD_OK;
+    if (!lord || mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK)
+        return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state > MLI_TOKEN_FREED || token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    else if ((call = mli_call_get(lord, &own, site, MLI_CALLED_FROM)) != NULL)
+        r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -20669,6 +20613,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_call own, *call;
     mli_entry e;
     mli_pick pick;
+    memlord_block block;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
@@ -20677,7 +20622,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, NULL, NULL);
     if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
@@ -20703,13 +20648,11 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
-    mli_thread_put(lord, t);
-    call->site = NULL;      /* memlord_free_begin had the site of the free */
-    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
-    mli_anomalies_tell(lord);
-    mli_call_end(lord, t, dev, 1);
-    return r;
+    call->site = NULL; /* memlord_free_begin has logged the free, with its site */
+    block.device = token->device;
+    block.storage = e.key;
+    block.bytes = MLI_BYTES(e.word1);
+    return mli_call_finish(lord, call, r, did, "[alloc] ", &block);
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
@@ -27123,9 +27066,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     q->opts.ticket = q->ticket;
     if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
         return;
-    call = mli_call_get(q->lord, &own, q->opts.site);
-    call->caller = q->caller;
-    call->frame = q->frame;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
     (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
@@ -27296,7 +27237,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER(&q);
+    q.caller = MLI_RETURN_ADDRESS();
+    q.frame = MLI_FRAME_ADDRESS();
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
@@ -38074,7 +38016,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        call = mli_call_get(lord, &own, site);
+        call = mli_call_get(lord, &own, site, NULL, NULL);
         (void)mli_unknown_free(lord, call, d, key);
         mli_thread_put(lord, call->t);
         if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);

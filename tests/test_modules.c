@@ -377,12 +377,12 @@ static void a_handle_does_not_take_the_general_path(void **state) {
     memlord *lord = test_lord(state);
     uint64_t key;
     assert_ok(memlord_alloc(lord, cuda(0), 5000, 100, &here));
-    assert_ptr_equal(mli_self.site, &here);
-    mli_self.site = NULL;
+    assert_ptr_equal(mli_self.thread->call.site, &here);
+    mli_self.thread->call.site = NULL;
     for (key = 5001; key < 5004; key++) assert_ok(memlord_alloc(lord, cuda(0), key, 100, &here));
     assert_ok(memlord_free(lord, cuda(0), 5001, &here));
     assert_ok(memlord_release(lord, cuda(0), 5002, &here));
-    assert_null(mli_self.site);
+    assert_null(mli_self.thread->call.site);
     assert_int_equal(memlord_allocated(lord, cuda(0)), 200);
     assert_ok(memlord_verify(lord));
 }

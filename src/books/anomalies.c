@@ -25,8 +25,7 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
-                          or set to 0 */
+    mli_u32 untold;    /* 1: perhaps not all of `at` is logged; the lock is held to set it to 1 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -100,7 +99,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
+        mli_u32_store(&s->untold, 1);
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -172,8 +171,8 @@ static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
-   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+/* The load is relaxed, as a thread sees at least its own store. The store of 0 comes before the
+   lock is taken, so it does not undo the 1 of a mistake that this thread has not seen. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;

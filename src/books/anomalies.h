@@ -17,8 +17,8 @@
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
-   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
+/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind
+   and the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
    Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
    block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
    no tag. Requires: the caller holds no lock, except perhaps the orphan lock
@@ -31,9 +31,9 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
    lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
-   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
-   the caller holds no lock. */
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse
+   logs. If the ledger's logger made the call, logs nothing: a later call logs these mistakes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
 
 /* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there

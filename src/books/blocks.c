@@ -631,7 +631,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
@@ -648,12 +647,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
-    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, call->site,
+                           MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
-                         site);
-    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+                         call->site);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, call->site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);

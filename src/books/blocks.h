@@ -82,10 +82,10 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no
+   memory to record it, or no room for its device. If `r` is another error, counts nothing. Returns
+   `r`. If the device has no number (dev), counts the alloc for the ledger as a whole. A later free
+   of the storage is expected, and does not count as an unknown free: see mli_drop_match. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes);
@@ -142,9 +142,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
+/* Opens a block with one reference on the call's device, and charges it to an account. If `account`
+   is 0, charges the account that the thread uses; if it is MEMLORD_NONE, charges no account. `how`
+   and *did are those of mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -205,12 +205,12 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
-   block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+   size, counts the change, and makes its slot vacant. If `site` is not NULL, it becomes the block's
+   site. With `moves` the change counts as the end of one block and the start of another, else as a
+   change of size. *rows gets the word2 that the entry would have without a side record. The caller
+   cannot read this word2 from the side record: another thread may free the side record once the
+   block is on the map. If the map has no room, ends the block with its old bytes, and counts an
+   alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
                                             uint32_t slot, uint64_t key, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -231,8 +231,8 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
                                            uint64_t key);
 
 /* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes);

@@ -430,8 +430,9 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
                                                   thread has no open ticket */
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
+    if (!draw->named && !(mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)) return;
     if (!draw->named) {
         mli_tickets_prune(lord, call->t);
         if (!call->t->now.open_tickets) {

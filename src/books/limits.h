@@ -148,12 +148,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    orphan record, which many threads share. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
-   thread, marks its bytes as in flight until it is recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
+/* Begins an alloc of `bytes`: if the call names a ticket, or its thread has tickets, marks the
+   bytes as in flight until the alloc is recorded. */
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
-   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws
+   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
                                            uint64_t bytes);
 

@@ -14,12 +14,7 @@
 #include "base/ledger.h"
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
-       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
-       do {
-           mli_cold_enter(&cold);
-           cold.r = mli_x_locked(lord);
-       } while (mli_cold_leave(lord, &cold));
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present

@@ -379,8 +379,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* -- the stack of an alloc -- */
 
 /* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
-   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
-   call ends with mli_stack_forget. */
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires:
+   the call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -406,11 +406,6 @@ static MLI_COLD void mli_stack_keep_row(memlord *lord, mli_call *call, const mli
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site) {
     if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
-}
-
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
-    call->pick.again = 1;
-    call->pick.had = bytes;
 }
 
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the

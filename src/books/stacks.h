@@ -119,10 +119,6 @@ MLI_PRIVATE void mli_stack_forget(mli_call *call);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site);
 
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
-
 /* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
    reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
    Requires: the caller is not inside a shard. */

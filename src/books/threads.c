@@ -235,15 +235,21 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site) {
     mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
-    memset(call, 0, sizeof *call);
     call->t = t;
     call->site = site;
+    call->dev = call->pick.row = 0;
+    call->draw.phys = NULL;
+    call->draw.named = 0;
+    memset(&call->note, 0, sizeof call->note);
     return call;
 }
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site) {
+                                                const memlord_site *site, void *caller,
+                                                void *frame) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    return t ? mli_call_of(lord, t, own, site) : NULL;
+    mli_call *call = t ? mli_call_of(lord, t, own, site) : NULL;
+    if (call) call->caller = caller, call->frame = frame;
+    return call;
 }
 
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {

@@ -12,11 +12,12 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
-   of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
    stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
    it meanwhile. No helper waits for the end of another helper. */
@@ -135,11 +136,10 @@ typedef struct mli_ticket_draw {
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
 
-/* A call on the general path (calls/record): what its steps tell each other. mli_call_get begins
-   it. It is valid until the call has given its record back and runs code of the host, which may
-   make the next call of this thread. So whoever runs a logger, a fence or mli_call_end copies first
-   what it needs later. The ledger's allocator also is code of the host, but a call that it makes
-   has no record. An unwinder's calls are calls of their own: mli_stack_unwind keeps this one. */
+/* A call on the general path (calls/record): what its steps tell each other. It is valid until it
+   runs code of the host, such as a logger, a fence or mli_call_end, because that code may make the
+   next call of this thread. What is needed later is copied first. Calls of the ledger's allocator
+   have no mli_call, and mli_stack_unwind keeps this one from those of an unwinder. */
 typedef struct mli_call {
     struct mli_thread *t;     /* the record in which the call counts */
     uint32_t dev;             /* the number of the block's device */
@@ -160,10 +160,6 @@ typedef struct mli_call {
     } pick;
     mli_debug_note note;
 } mli_call;
-
-/* Notes the return address and the frame of the public function that makes a call. */
-#define MLI_NOTE_CALLER(call) \
-    (void)((call)->caller = MLI_RETURN_ADDRESS(), (call)->frame = MLI_FRAME_ADDRESS())
 
 /* A row of a tag or a site, and the thread's cell for it. */
 typedef struct mli_latest_row {
@@ -389,15 +385,18 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
-/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
-   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
-   stack of the public function. */
+/* Begins a call at `site` that samples no stack, in a record of mli_thread_get. Returns the call in
+   the record. Other threads use the orphan record whenever the ledger allocates. So for that record
+   returns `own`, a struct on the stack of the public function. */
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site);
-/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
-   own allocator makes the call, which then records nothing. */
+/* Begins a call in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. A public function that may sample a
+   stack passes MLI_CALLED_FROM: its return address and its frame. */
+#define MLI_CALLED_FROM MLI_RETURN_ADDRESS(), MLI_FRAME_ADDRESS()
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site);
+                                                const memlord_site *site, void *caller,
+                                                void *frame);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
    call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that

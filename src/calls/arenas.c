@@ -11,6 +11,7 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/blocks.h"
+#include "books/limits.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
 
@@ -141,16 +142,10 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
-    memset(d, 0, sizeof *d);
+    memset(d, 0, sizeof d);
     d[0].dev = c->dev;
-    if (sites) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
-    }
-    if (c->tag) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_word2_of(0, c->tag, 0);
-    }
+    if (sites) d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
+    if (c->tag) d[n++].word2 = mli_word2_of(0, c->tag, 0);
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
@@ -176,7 +171,7 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, NULL, NULL);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
@@ -197,7 +192,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                                    bytes - c.out, 0);
         }
     } else if (!mli_would_overflow(lord, call->dev, bytes)) {
-        mli_call_draw(lord, call, bytes);
+        mli_ticket_draw_begin(lord, call, bytes);
         c.in = bytes;
         mli_arena_record(lord, call, &c);
     }

@@ -102,18 +102,19 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
     uint32_t slot;
+    memset(token, 0, sizeof *token);
     token->device = device;
     token->storage = storage;
-    token->state = MLI_TOKEN_NEW;
+    token->state = call ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
-    if (!storage) return MEMLORD_OK;
+    if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
     mli_token_fill(lord, token, device, &e);
@@ -133,12 +134,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memset(token, 0, sizeof *token);
     r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
-    token->device = device;
-    token->state = MLI_TOKEN_PASSED;
-    token->word[2] = mli_token_seal(lord, token);
-    if (!t) return MEMLORD_OK;
-    call = mli_call_of(lord, t, &own, site);
+    call = t ? mli_call_of(lord, t, &own, site) : NULL;
     r = mli_token_take(lord, call, device, storage, token, site);
+    if (!call) return r;
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
@@ -159,7 +157,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const 
     else
         mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(call, had);
+    call->pick.again = 1;
+    call->pick.had = had;
     return call->pick.row;
 }
 
@@ -186,7 +185,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
         r = MEMLORD_E_INVALID;
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
-        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        if (block.bytes > had) mli_ticket_draw_begin(lord, call, block.bytes - had);
         r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
@@ -295,11 +294,10 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
-    mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
+    mli_entry *e = mli_probe_live(lord, call->t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -310,9 +308,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
             mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
-        mli_count(lord, t, &d, 1);
+        mli_count(lord, call->t, &d, 1);
     }
-    mli_probe_leave(t, &probe);
+    mli_probe_leave(call->t, &probe);
     return held;
 }
 
@@ -329,7 +327,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_b
     call->dev = mli_dev_known(lord, b->device);
     mli_stack_pick(lord, call, b->storage, b->bytes);
     stack = call->pick.row;
-    mli_call_draw(lord, call, b->bytes);
+    mli_ticket_draw_begin(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
@@ -362,16 +360,21 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
-   take the memory, records none of them. */
+/* Records n blocks, and ends the call. Takes the memory first, and then records one block after
+   another. If it cannot take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how) {
     mli_thread *t = call->t;
     const memlord_site *site = call->site;
-    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    mli_hold *hold;
     size_t i, held = 0;
-    memlord_result r =
-        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n) {
+        mli_thread_put(lord, t);
+        return r;
+    }
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
@@ -385,18 +388,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
-}
-/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
-static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
-                                           const memlord_block *blocks, size_t n, int how) {
-    const memlord_site *site = call->site;
-    memlord_result r = mli_block_check_n(blocks, n, 1);
-    if (r || !n)
-        mli_thread_put(lord, call->t);
-    else
-        r = mli_open_n(lord, call, blocks, n, how);
-    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
-                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -416,7 +407,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
     if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
-    mli_call_draw(lord, call, to->bytes);
+    mli_ticket_draw_begin(lord, call, to->bytes);
     if (f || (used && away))
         r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
@@ -427,16 +418,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
-/* Counts and logs that a call with a fence was refused. */
-static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
-                                                 uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r,
-                                                 const memlord_site *site) {
-    const int refuser =
-        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
-    return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
-}
 /* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -449,7 +430,10 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
+    if (r)
+        return mli_refuse(
+            lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use, r,
+            device, fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
     if (!t) return mli_fence_discard(NULL, fence);
     call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
@@ -520,8 +504,7 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    call = mli_call_get(lord, &own, settled.site);
-    MLI_NOTE_CALLER(call);
+    call = mli_call_get(lord, &own, settled.site, MLI_CALLED_FROM);
     r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
@@ -537,13 +520,10 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
@@ -560,17 +540,15 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_ALLOC) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_TRACK) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -588,24 +566,16 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
-    memlord_result r = MEMLORD_OK;
-    uint32_t state = MLI_TOKEN_USED;
-    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
-        r = MEMLORD_E_INVALID;
-    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
-             token->word[2] != mli_token_seal(lord, token))
-        r = MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) {
-        state = token->state;
-        token->state = MLI_TOKEN_USED;
-    }
+    const uint32_t state = token->state;
+    token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
-    if (state != MLI_TOKEN_NEW || !new_storage) {
-        mli_thread_put(lord, call->t);
-        return r;
+    if (state == MLI_TOKEN_NEW && new_storage) {
+        if (token->device.index < 0) token->device.index = 0;
+        return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL,
+                                 MLI_PUT_ALLOC);
     }
-    if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    mli_thread_put(lord, call->t);
+    return state == MLI_TOKEN_USED ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
 /* Records a realloc that has already happened, and ends the call. First takes the memory for the
@@ -628,7 +598,6 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
         mli_thread_put(lord, call->t);
         return r;
     }
-    memset(&token, 0, sizeof token);
     (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
     return mli_token_end(lord, call, &token, new_storage, bytes);
 }
@@ -657,9 +626,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     if (old_storage == UINT64_MAX)
         return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
                           mli_block_fault(old_storage, 0), site);
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
         r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
@@ -680,12 +648,15 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
     mli_call own, *call;
-    memlord_result r;
-    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    r = mli_token_end(lord, call, token, new_storage, bytes);
+    memlord_result r = MEMLORD_OK;
+    if (!lord || mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK)
+        return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state > MLI_TOKEN_FREED || token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    else if ((call = mli_call_get(lord, &own, site, MLI_CALLED_FROM)) != NULL)
+        r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -734,6 +705,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_call own, *call;
     mli_entry e;
     mli_pick pick;
+    memlord_block block;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
@@ -742,7 +714,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, NULL, NULL);
     if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
@@ -768,13 +740,11 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
-    mli_thread_put(lord, t);
-    call->site = NULL;      /* memlord_free_begin had the site of the free */
-    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
-    mli_anomalies_tell(lord);
-    mli_call_end(lord, t, dev, 1);
-    return r;
+    call->site = NULL; /* memlord_free_begin has logged the free, with its site */
+    block.device = token->device;
+    block.storage = e.key;
+    block.bytes = MLI_BYTES(e.word1);
+    return mli_call_finish(lord, call, r, did, "[alloc] ", &block);
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the

@@ -93,7 +93,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    call = mli_call_get(lord, &own, NULL);
+    call = mli_call_get(lord, &own, NULL, NULL, NULL);
     t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
@@ -248,7 +248,6 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
@@ -266,7 +265,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
-    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, side->word2, dev, call->site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
@@ -287,7 +286,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, call->site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;

@@ -63,9 +63,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
+/* Moves a block to the call's device. The source stays pending until its own fences and f are done.
+   If f is NULL, the source waits only for its own fences. The destination is inserted first: a copy
+   of the source, but without the fences and the parts of the source. Then the source becomes
+   pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain);

@@ -10,6 +10,7 @@
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/events.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/devices.h"
 #include "books/accounts.h"
@@ -93,11 +94,12 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 }
 
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
-   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
-   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
-   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
-   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then
+   have to save registers in calls with sites and tags. From -O2 on no note is needed: memlord_alloc
+   jumps to that function, and so leaves no frame of its own on the stack. At -O1 the address stays
+   unknown, so a stack that cannot be unwound has no frame at all. Code for s390x always makes the
+   note, because there memlord_alloc cannot jump: the fifth argument lies in a register that the
+   callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY(lord) (void)0
 #else

@@ -31,12 +31,6 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, meml
     if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
 }
-/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
-   They may come off a ticket when the call has recorded them. */
-static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call, bytes);
-}
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,

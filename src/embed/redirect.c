@@ -278,7 +278,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        call = mli_call_get(lord, &own, site);
+        call = mli_call_get(lord, &own, site, NULL, NULL);
         (void)mli_unknown_free(lord, call, d, key);
         mli_thread_put(lord, call->t);
         if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);

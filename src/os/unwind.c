@@ -1,6 +1,6 @@
 #include "os/unwind.h"
 
-/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
+/* Below -O2, MemLord's functions that run between the host's call and mli_call_get keep their
    frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
    tells where the section begins and ends. mli_is_own compares an address with these bounds. A
    copy of such a function that was inlined into the host's function lies elsewhere, and counts as

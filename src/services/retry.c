@@ -1,5 +1,6 @@
 #include "services/retry.h"
 #include "os/system.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
@@ -152,9 +153,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     q->opts.ticket = q->ticket;
     if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
         return;
-    call = mli_call_get(q->lord, &own, q->opts.site);
-    call->caller = q->caller;
-    call->frame = q->frame;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
     (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
@@ -325,7 +324,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER(&q);
+    q.caller = MLI_RETURN_ADDRESS();
+    q.frame = MLI_FRAME_ADDRESS();
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
