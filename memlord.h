@@ -8011,7 +8011,7 @@ typedef struct mli_slot {
     mli_u64 key;          /* 0: the slot is vacant */
     uint64_t word1, word2; /* of the entry */
     double scale;         /* the block's sampled stack: see mli_pick */
-    uint32_t row, type;
+    uint32_t row;
 } mli_slot;
 
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
@@ -17171,8 +17171,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
    the slot, or 0 if none is vacant or if the threads without a record share this one. */
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick);
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
    *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
    stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
@@ -17684,20 +17684,20 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick) {
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick) {
     MLI_REQUIRE(mli_is_inside());
-    mli_slot *slot = t->slots;
-    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
-    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
-    slot->word1 = e->word1;
-    slot->word2 = e->word2;
-    slot->scale = pick->scale;
-    slot->row = pick->row;
-    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
-    mli_u64_store_release(&slot->key, e->key);
-    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+    uint32_t i = 0;
+    while (i < MLI_SLOTS && mli_u64_load(&t->slots[i].key)) i++;
+    if (i == MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    t->slots[i].word1 = word1;
+    t->slots[i].word2 = word2;
+    t->slots[i].scale = pick->scale;
+    t->slots[i].row = pick->row;
+    mli_u64_store_release(&t->slots[i].key, key);
+    return t->id * MLI_SLOTS + i;
 }
+
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot) {
@@ -17707,7 +17707,7 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
-        if (slot) *slot = mli_slot_take(lord, t, out, pick);
+        if (slot) *slot = mli_slot_take(lord, t, key, out->word1, out->word2, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -19856,22 +19856,27 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_probe probe;
     int beyond;
     const mli_entry *e;
+    uint64_t word1, word2;
     if (!mli_is_current(lord) || !storage ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         mli_alert_on(lord, MLI_ALERT_EVENTS))
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (e->word2 & MLI_HAS_SIDE || (e->word1 & MLI_PICKED) || MLI_REFS(e->word1) != 1 ||
-        mli_type_of(lord, MLI_DEV(e->word1)) != (uint16_t)device.type) {
+    word1 = e->word1;
+    word2 = e->word2;
+    if (word2 & MLI_HAS_SIDE || (word1 & MLI_PICKED) || MLI_REFS(word1) != 1 ||
+        mli_type_of(lord, MLI_DEV(word1)) != (uint16_t)device.type) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    *out = *e;
-    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
+    *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    out->key = storage;
+    out->word1 = word1;
+    out->word2 = word2;
+    mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;
 }

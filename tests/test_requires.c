@@ -324,7 +324,7 @@ static void reserve(memlord *lord) {
     X(1, mli_side_close, t->side_count < MLI_SIDES_MAX, t->side_count = MLI_SIDES_MAX; \
       mli_side_close(lord, t, 1)) \
     X(1, mli_slot_move, key || !number || mli_is_inside(), mli_slot_move(lord, 1, 0)) \
-    X(1, mli_slot_take, mli_is_inside(), (void)mli_slot_take(lord, t, NULL, NULL)) \
+    X(1, mli_slot_take, mli_is_inside(), (void)mli_slot_take(lord, t, 1, 0, 0, NULL)) \
     X(1, mli_alloc_finish, mli_is_inside(), (void)mli_alloc_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
     X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \

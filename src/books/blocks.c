@@ -458,20 +458,20 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick) {
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick) {
     MLI_REQUIRE(mli_is_inside());
-    mli_slot *slot = t->slots;
-    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
-    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
-    slot->word1 = e->word1;
-    slot->word2 = e->word2;
-    slot->scale = pick->scale;
-    slot->row = pick->row;
-    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
-    mli_u64_store_release(&slot->key, e->key);
-    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+    uint32_t i = 0;
+    while (i < MLI_SLOTS && mli_u64_load(&t->slots[i].key)) i++;
+    if (i == MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    t->slots[i].word1 = word1;
+    t->slots[i].word2 = word2;
+    t->slots[i].scale = pick->scale;
+    t->slots[i].row = pick->row;
+    mli_u64_store_release(&t->slots[i].key, key);
+    return t->id * MLI_SLOTS + i;
 }
+
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot) {
@@ -481,7 +481,7 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
-        if (slot) *slot = mli_slot_take(lord, t, out, pick);
+        if (slot) *slot = mli_slot_take(lord, t, key, out->word1, out->word2, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }

@@ -177,8 +177,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
    the slot, or 0 if none is vacant or if the threads without a record share this one. */
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick);
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
    *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
    stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot

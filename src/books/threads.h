@@ -112,7 +112,7 @@ typedef struct mli_slot {
     mli_u64 key;          /* 0: the slot is vacant */
     uint64_t word1, word2; /* of the entry */
     double scale;         /* the block's sampled stack: see mli_pick */
-    uint32_t row, type;
+    uint32_t row;
 } mli_slot;
 
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */

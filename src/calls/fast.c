@@ -680,22 +680,27 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_probe probe;
     int beyond;
     const mli_entry *e;
+    uint64_t word1, word2;
     if (!mli_is_current(lord) || !storage ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         mli_alert_on(lord, MLI_ALERT_EVENTS))
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (e->word2 & MLI_HAS_SIDE || (e->word1 & MLI_PICKED) || MLI_REFS(e->word1) != 1 ||
-        mli_type_of(lord, MLI_DEV(e->word1)) != (uint16_t)device.type) {
+    word1 = e->word1;
+    word2 = e->word2;
+    if (word2 & MLI_HAS_SIDE || (word1 & MLI_PICKED) || MLI_REFS(word1) != 1 ||
+        mli_type_of(lord, MLI_DEV(word1)) != (uint16_t)device.type) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    *out = *e;
-    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
+    *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    out->key = storage;
+    out->word1 = word1;
+    out->word2 = word2;
+    mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
