@@ -5533,10 +5533,10 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
 /* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
-   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
-   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
-   place in that list. A shard is a part of the map of blocks. */
+   Invariants: a word is a struct, so that an access without one of the functions below does not
+   compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent. Locks:
+   the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its place in
+   that list. */
 
 /* The name of a load or store ends in its memory order. A load or store without a suffix is
    relaxed: a thread that reads the value may conclude nothing about other words. The words have the
@@ -5580,8 +5580,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
-                            address */
+#define MLI_U64_LOCKS 16 /* in place of 64-bit atomics; mli_u64_lock chooses one by the address */
 #endif
 
 #if defined(__GNUC__)
@@ -5677,9 +5676,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store. A reader
-   that sees one of the new words also sees what the caller stored before. Pairs with
-   mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store, so that a
+   reader of a new word also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -5709,63 +5707,46 @@ MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
-                           totals of the invocation */
-    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards
-                           members of the row: see mli_row */
-    MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
-                           of their own share */
+    MLI_RANK_JOINT,     /* one for each shared scope invocation; guards its totals */
+    MLI_RANK_ROW,       /* one for each row; guards members of the row: see mli_row */
+    MLI_RANK_COUNT,     /* guards the counters of the orphan record */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
-                           progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls in progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
-    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
-                           its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
-                           open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
-                           of the device */
-    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
-                           sources */
-    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
-                            share) */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the holders of each device */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each phys; guards its sample, limit, tickets and bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, who runs them, and capacity sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page */
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
-    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait until it leaves. Locks of buckets have no rank: the thread takes
-                           them while it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
-                           shard. A thread that takes several of these locks takes the one at the
-                           lowest address first */
-    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags and stb_ds
-                           tables of all ledgers, and the index from addresses to rows and
-                           records */
-    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
-                           their own */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard, and others wait until it
+                           leaves. Locks of buckets have no rank: they are taken inside */
+    MLI_RANK_SHARD,     /* one for each shard; guards its state and table. A thread that takes
+                           several takes the one at the lowest address first */
+    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags, stb_ds
+                           tables and indexes of all ledgers */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the orphan record */
     MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a thread
                            that forks holds this lock while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
-   drops the lock. */
+/* A spin lock for short work: an exchange takes it, and pairs with the release store behind. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
-                     locks again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the process's again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
-   lock. A thread may hold two locks of one rank in three cases: the locks of shards, if it takes
-   the one at the lowest address first; the locks of physical devices, while it holds the cold lock
-   (MLI_RANK_COLD); and any locks, while it holds the registry lock (MLI_RANK_REGISTRY), as in a
-   fork. */
+/* Checks the lock order before the thread waits for a lock, and notes that it holds the lock. A
+   thread may hold two locks of one rank in three cases: those of shards, if it takes the one at the
+   lowest address first; those of physical devices, while it holds the cold lock; and any, while it
+   holds the registry lock, as in a fork. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
    holds no lock of an inner rank. The thread may be inside already. */
@@ -5778,8 +5759,7 @@ MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 /* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
-   shard of the map. */
+/* Returns 1 if the thread holds no lock, but perhaps the orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
 /* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
@@ -5794,11 +5774,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
-   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
-   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
-   may hold the lock. */
+/* Waits a moment. A thread that waits for another one calls this function in a loop, and *n counts
+   the calls. Most calls spin. One in MLI_SPIN_LOOKS does not: the first MLI_SPIN_TURNS of these
+   yield, and the later ones sleep for 50 us to 1 ms, because a real-time thread that yields lets no
+   thread of lower priority run, which may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -5936,17 +5915,55 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 /* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
    the member of struct memlord that is named after it. Invariants: a row is never removed, so its
    number and address are valid as long as the ledger; a thread record is reused, never freed.
-   Locks: base/atomics lists all locks in their order (MLI_RANK_...).
-   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
-   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
-   record has a cell for each row that the thread counts on, with the thread's own part of the
-   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A mark is a
-   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
-   that a block began with, taken together. A stamp is a time, by the processor's counter or the
-   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
-   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
-   lock is mli_process.cold_lock. */
+   Locks: base/atomics lists all locks in their order (MLI_RANK_...). The words that all comments
+   use:
+   A dev is a ledger's own number of a device, from 1. A phys is a physical device, memory that
+   several devices may share; a source tells how many bytes it has, and how many are in use: to call
+   the source is to sample the phys. A selector names one device, all devices of a type, or all. The
+   arena of a device is its bytes that are in no recorded block.
+   The map has an entry for each block: its key (the device type and the storage, which is an
+   address or a handle), word1 (the bytes, the device, the references) and word2 (the site, the tag
+   and the birth). A birth is the mark (memlord_mark), scope and stream that the block began with.
+   The map has parts, the shards; a shard has a table of buckets, a bucket has slots for entries,
+   and the header of a bucket tells which are in use. A thread is inside a shard while it uses the
+   table; no other thread uses a shard that is paused. The home of a key is where a search for it
+   begins. A probe finds an entry, which no other thread changes until the probe ends. A side record
+   has those facts of a block that do not fit in its entry; the entry's word2 then points to it, and
+   it keeps what word2 had before. A part is a range of the bytes of a block, with a description. A
+   pending block was freed, and waits for its fences. A detached block is off the map while its
+   realloc is open, and still counts.
+   A row has the counters of a device, or of a site, a tag or a stack on a device; a book has all
+   rows of one kind. A cell has one thread's part of a row. Its level is the bytes that the thread
+   allocated less those it freed. To publish a cell is to add the change of its level to the row; a
+   cell may hold back a part of the change, the batch at most. A delta is a change of counters. Each
+   memlord_reset begins an epoch. A holder is what has bytes of a device: a tag, a site or the
+   arena.
+   A thread has a record in each ledger that it uses. The orphan record serves all threads for which
+   there is no record. A sweep frees the records whose thread has ended. A helper is a thread that
+   the ledger starts: a poller samples a phys, a recorder takes snapshots or exports reports. A
+   fibre is work of the host that moves between threads. A context has the open tags and scopes, the
+   account, the stream and the tickets of a thread or a fibre. A safe point is a moment at which
+   host code may run, such as during memlord_gc_poll.
+   A site is a place in the host's code: a memlord_site, or the return address of a call. A module
+   of the process is an executable or a library; a place in it is an offset in its file. A kept
+   string is the ledger's only copy of a text, and lives as long as the ledger. A picked block is
+   one whose alloc was sampled, to take its stack; stacks are samples if not all allocs are picked.
+   A stack is the path from a node to the root of a tree, node 0; each node has a return address,
+   and its parent is the node of the caller. A scope is a named part of the host's run, and an
+   invocation one run of it; a span is a scope that a context is in. The interposer is a preloaded
+   MemLord, with a ledger of its own.
+   A ticket is the id of a reservation: bytes of a phys, and perhaps of an account, that are held
+   for later allocs. An alloc draws on a ticket; its bytes are in flight until it is recorded. An
+   account counts the bytes that are charged to a user or a request of the host. A fence tells by
+   its function `done` whether a device has finished with a block: to ask it is to call `done`; to
+   drop it is to call its `drop`, after which the ledger does not use it. A strategy is a list of
+   bands; a band is a range of the percentage in use of a device, with a threshold of a metric. A
+   band check compares the two; a collection runs the host's callbacks, which free memory. The
+   pressure page is a file that the ledgers of several processes, the neighbours, map.
+   A stamp is a time, by the processor's counter or the ledger's clock. The ring has the latest
+   events. A snapshot has the live bytes at one moment; a checkpoint is a snapshot with a name. A
+   dropped alloc is one that the ledger had no room to record. The cold lock is
+   mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5963,8 +5980,7 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Kinds of records that found no room, or are no longer kept. They are counted for the ledger as a
-   whole. */
+/* Kinds of records that found no room, or are no longer kept, counted for the ledger as a whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5991,22 +6007,18 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_array: see
-                               base/vectors */
+typedef mli_ptr mli_vector; /* a growable array, an mli_chunk_array: see base/vectors */
 
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW (no table yet), SHARED, STOPPED (no thread may enter the shard), or
                           the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
-                          begins */
-    mli_ptr table;     /* char *: the address of the table, plus the code of its size: see
-                          mli_table_at */
+    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_ptr table;     /* char *: the address and the code of its size: see mli_table_at */
     uint32_t size;          /* number of buckets in the table; calls read it here, and other
                                processes compute it from the code */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
-                               this state */
+    uint32_t stopped_state; /* the state before, which mli_shard_resume restores */
     mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
@@ -6023,32 +6035,24 @@ typedef struct mli_helper {
    of the machine. The capacity source is the function that tells how much memory the physical
    device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampler`, `sampler_reader` and `poller`;
-                              also guards the bands of the devices that share this physical
-                              device */
-    void *sampler;         /* &mli_self of the thread that is asking the capacity source; NULL: none
-                              is; guarded by the callbacks lock */
+    mli_lock lock;         /* guards all below but `sampler`, `sampler_reader` and `poller`, and the
+                              bands of the devices at this phys */
+    void *sampler;         /* &mli_self of the sampling thread, or NULL; under the callbacks lock */
     uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
                                 capacity_reader_numbers; guarded by the callbacks lock */
     memlord_device device; /* the device whose capacity the source is asked for */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
-    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
-                              bytes */
+    double fraction;       /* the limit as a part of the capacity; 0: it was set in bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
-    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
-                              ticket_bytes */
+    uint64_t drawn;        /* the part of in_flight that is off its tickets already */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called after it */
-    mli_u64 id;            /* a hash of the text that memlord_device_id_set gave the physical
-                              device; 0: none */
-    uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
-                              the page was last read */
-    int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
-                              device */
+    int failing;           /* 1: the latest request failed: memlord_alloc_retry or _failed */
+    mli_u64 id;            /* a hash of the text of memlord_device_id_set; 0: none */
+    uint64_t neighbours;   /* bytes that the neighbours held here when the page was last read */
+    int neighbour_failing; /* 1: a neighbour finds no memory on this device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
     uint64_t stalled;      /* the time, by mli_now, when the system last reported that tasks wait
@@ -6057,8 +6061,7 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
-   see base/memory. */
+/* Units of own memory, as powers of two: a grain has 128 bytes, a region 32 KiB (base/memory). */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
@@ -6073,10 +6076,8 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
-                              block's entry */
-    uint16_t type_of[256]; /* the type of each device, by dev; written before other threads can
-                              find the dev */
+    mli_u64 mark;          /* the current mark, shifted to its place in a word2 */
+    uint16_t type_of[256]; /* by dev; written before other threads can find the dev */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
@@ -6088,8 +6089,7 @@ struct mli_threads_state {
     mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* how many threads there may be before the margins of bands (see
                           services/bands.h) must be widened for their unpublished bytes */
-    uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
-                          has ended */
+    uint32_t sweep_at; /* at so many records a sweep looks for ended threads */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
@@ -6110,8 +6110,7 @@ struct mli_stacks_state {
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
                                                    vector; the vectors grow under the cold lock */
-    mli_u64 cut;                      /* how many stacks have at most one return address, because no
-                                         more could be taken */
+    mli_u64 cut;                      /* how many stacks have at most one return address */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
 struct mli_tags_state {
@@ -6122,14 +6121,12 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may leave unpublished; 0: every call
-                                     publishes its cells */
+    uint64_t batch;               /* bytes that a cell may hold back; 0: every call publishes */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     checks, before it returns, whether a snapshot is due; 0: no
-                                     call checks */
+                                     checks whether a snapshot is due; 0: no call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -6138,8 +6135,7 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
-                              can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -6148,8 +6144,7 @@ struct mli_memory_state {
     size_t ledger;     /* bytes of the ledger and of the states that lie behind it */
     mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
-                                                   grains */
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free ones, by log2 of their grains */
     struct mli_region *regions;
 };
 struct mli_events_state {
@@ -6161,8 +6156,7 @@ struct mli_events_state {
     X(retry) X(saving)
 
 struct memlord {
-    struct mli_map_state map; /* the map is first, so that a call finds a shard without adding an
-                                 offset */
+    struct mli_map_state map; /* first, so that a call finds a shard without an offset */
 
     /* These members are set when the ledger is made, and constant from then on. Any module may read
        them. */
@@ -6172,8 +6166,7 @@ struct memlord {
     int debug;           /* set by MEMLORD_DEBUG. 1: calls are logged; 2: calls are logged, and
                             memlord_destroy calls memlord_verify */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
-                                  `clock` */
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of `clock` */
     uint64_t started, started_stamp, started_wall;
     /* Two functions of services/. The modules of calls/ and books/ call them by pointer, because
        they may not include the headers of services/. end_slow is mli_call_end_slow, which ends a
@@ -6182,8 +6175,7 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
-                                     lock */
+    struct memlord *next, **back; /* the list of live ledgers; under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -6195,18 +6187,15 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
-    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member.
-                              The interposer looks up the names of places after the program has
-                              ended, and the age of the ledger does not include the time for
-                              this */
+    mli_u64 program_ended; /* when the program ended, by the ledger's clock; 0: it runs. Only the
+                              interposer sets this: it looks up the names of places afterwards, and
+                              the age of the ledger does not include that */
 };
 
 /* What a module does in the life of a ledger. The module x fills in this struct in its function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
-                    else 0 */
+    size_t size; /* of the state, if it follows struct memlord in memory; else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -6214,7 +6203,6 @@ typedef struct mli_life {
     /* Does the rest of the initialisation, for which the ledger must be in the list of live
        ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
-    /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
     /* Takes the module's locks before a fork, or drops them after it. The modules take their locks
        in the order of embed/lives. */
@@ -6229,59 +6217,46 @@ typedef struct mli_life {
 #define MLI_LIFE_STATE(life, module)                                                          \
     ((life)->size = sizeof(struct mli_##module##_state), (life)->at = offsetof(memlord, module))
 
-/* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
 /* Returns the age of the ledger in ns. If lord->program_ended is not 0, returns the age that the
    ledger had when the program ended. */
 MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord);
-/* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
-   clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the time of the clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
-/* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
-   place of the host's. Each slot has its own functions, because no argument of such a
-   function tells which table the host called it from. A thread that hooks a table holds the
-   registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own.
+   Each slot has its own, because no argument tells from which table the host called. A thread that
+   hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
-    mli_u64 generation;   /* the generation of the ledger in which the slot's functions record; 0:
-                             they record nothing */
-    mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
-                             MLI_HOOK_COMPLETE */
+    mli_u64 generation;   /* of the ledger in which the slot's functions record; 0: none */
+    mli_u32 which;        /* bits MEMLORD_HOOK_... of those that record, and MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
-                                 allocates memory also records the block */
+#define MLI_HOOK_COMPLETE 16u /* in `which`: each function that allocates also records */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
-    MLI_START_DONE  /* mli_process_start has set up the exit key, the fork handlers and the
-                        interposer */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are set up */
 };
 
-/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
-   valid. */
+/* The only state outside the ledgers that all threads share. All zeros are valid. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* guards the list of ledgers, the hooked tables and the owners of
-                               thread records */
-    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
-                               ledgers */
+    mli_lock registry_lock; /* guards the list of ledgers, hooked tables and owners of records */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and tables of all ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
-    struct mli_cold *cold;    /* memory of the thread that has the cold lock, for mli_cold_alloc;
-                                 guarded by this lock */
-    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
-                                 yet */
+    struct mli_cold *cold;    /* memory for the holder of the cold lock: see mli_cold_alloc */
+    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: not made yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
     mli_u64 ended;            /* how many ledgers were destroyed */
     mli_u32 started;          /* one of MLI_START_... */
@@ -6292,8 +6267,7 @@ typedef struct mli_process_state {
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
-    mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
-                                handler */
+    mli_u64 pid;             /* the process id; not getpid in a child that ran no fork handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; not read before `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
@@ -6324,32 +6298,25 @@ typedef struct mli_used {
    state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
    ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
-    uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
-                            last */
+    uint64_t generation; /* of the ledger of `thread`, which is the one used last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
-                                when the thread ends */
+    uint32_t hooked;         /* 1: the thread has an exit hook, which runs when it ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* how deep the thread is in calls that make it busy: see
-                                mli_busy_begin; 0: it is not busy */
-    uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
-                                none */
-    uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
-                                none */
+    uint32_t in_host_alloc;  /* above 0: the thread is busy: see mli_busy_begin */
+    uint64_t fence_lord;     /* of the ledger whose fence functions the thread runs; 0: none */
+    uint64_t try_lord;       /* of the ledger whose memlord_try_fn the thread runs; 0: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uint32_t unwinding;      /* 1: the thread is in an unwinder */
     void *unwound;           /* the frame at which an unwinder by frame pointers begins, while the
                                 thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
-                                       0 and 1: not known */
-    mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
-                                none */
+    uintptr_t stack_from, stack_to; /* of the stack; both 0: not looked up; 0 and 1: not known */
+    mli_log_calls log_calls; /* the calls of a logger that the thread is in */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -6376,8 +6343,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self, the
-   state of the current thread. Locks: none. */
+/* Has the unwinder that follows frame pointers. Owns no state. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -6442,17 +6408,14 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
-   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
-   use os/. Locks: none.
-   A host may trap floating-point errors, or be compiled with -ffast-math. So no code raises INVALID,
-   DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
-   known. */
+/* Has the arithmetic that a host without libm lacks, and a hash of numbers. Owns no state.
+   Invariant: no code raises INVALID, DIVBYZERO, OVERFLOW or UNDERFLOW or makes a NaN, because a
+   host may trap errors or use -ffast-math; -1 stands for a number that is not known. Locks:
+   none. */
 
 /* Returns v without its decimals, but at least 0 and at most 9e18. */
 MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v);
-/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
-   infinite or a NaN. */
+/* Reads a number of the host; -1 if it is below 0, above 0 but below 2^-64, infinite or a NaN. */
 MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from);
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
@@ -6525,10 +6488,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
-   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
-   a function, the full buffer goes to that function, and is filled again. Without a function the
-   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
+/* Writes numbers and strings to an mli_out, which fills a buffer. A full buffer goes to the
+   function of the mli_out; without one the text is cut there, and the rest is counted, as in
+   snprintf. Uses no stdio, no locale and no allocation. Owns no state. Locks: none. */
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
@@ -6548,18 +6510,15 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
-   with a 0. */
+/* Returns text `number`, from 0, of a sequence in which each text ends with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
-   cut. */
+/* Terminates the text in a buffer. Returns its full length, including what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
-   UINT64_MAX. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL above UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
 /* Writes the lowest n digits of v, in base 10 or 16. */
@@ -6574,8 +6533,7 @@ MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
-   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
-   algorithms. */
+   a file's name, by civil_from_days of Howard Hinnant's chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 /* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
@@ -6583,10 +6541,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
-   U+FFFD for an invalid byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write it as it is:
+   if it is not well-formed by RFC 3629 (such as a surrogate), a control character, or U+FFFD, which
+   mli_put_invalid_byte writes. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -6609,7 +6566,6 @@ MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *s
 /* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
-/* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
 /* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
@@ -6625,10 +6581,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
-   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
-   before. The last byte written is still in the buffer, because a full buffer is flushed only when
-   more text comes. */
+/* Writes JSON by a format string. Leaves out a comma at its start if the last byte written is a [
+   or {. That byte is still in the buffer, because a full buffer is flushed only when more text
+   comes. Requires: before a comma, something was written. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
@@ -6736,8 +6691,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
         mli_put_u64(o, tenths / 10);
 }
 
-/* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
-   trailing zeros. */
+/* Writes bytes in the largest IEC unit that gives at least 1, with up to two decimals. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
@@ -6791,9 +6745,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. Such characters are the controls, the separators, and those with Unicode's property
-   Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of text:
+   controls, separators, and Unicode's Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
@@ -6801,8 +6754,7 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
-                                                                     the least code */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -7073,8 +7025,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
-   text is not a unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in any case, or 0 if it is none. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -7154,10 +7105,9 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
-   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
-   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
-   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. Invariant: a debug
+   line is formatted only if the logger receives messages of its level. Lock: MLI_RANK_LOG, for the
+   logger and the number of its calls in progress; none is held while the logger runs. */
 
 /* Returns 1 if the logger receives messages of this level. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -7174,9 +7124,8 @@ MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
-   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
-   held. */
+/* Logs a warning and sets *said to 1, unless it is 1. A thread without a record of its own does not
+   warn, because it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
 /* Writes an amount as "1.5 KiB in 2 blocks". */
@@ -7187,18 +7136,15 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
-                           logger */
+    mli_u32 level;      /* the highest level that the logger receives; 0: there is no logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
-    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
-                           began */
+    uint32_t inside[2]; /* its calls in progress, by the turn in which they began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
-   its colour. */
+/* The logger of MEMLORD_DEBUG: one system call writes a line, whose start chooses its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -7213,8 +7159,7 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
-                                                  sequence and the newline */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7281,8 +7226,7 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
-   of a NULL function. */
+/* Sets the logger. MEMLORD_DEBUG has its own in place of memlord_log_stderr and NULL. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -7299,8 +7243,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
-   other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7322,8 +7265,7 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     mli_out o;
     (void)user;
     if (level > MEMLORD_LOG_WARNING || !text) return;
-    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for the newline of a line that is
-                                                  cut */
+    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for a newline */
     mli_put_str(&o, "memlord: ");
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7361,11 +7303,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
-   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
-   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
-   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
-   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory: regions from its allocator, cut into pieces. The allocator is the
+   host's, or else the os allocator, which this module has. Invariant: while the allocator runs, the
+   thread holds no lock and is marked busy, so that a call that the allocator makes into a ledger
+   does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os
+   allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -7379,8 +7321,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
-/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
-   the allocator. */
+/* Returns a zeroed piece, or NULL if no region has one that is large enough. Calls no allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
@@ -7393,8 +7334,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
-   NULL if there is no memory. */
+/* Allocates zeroed bytes for a ledger and the states behind it, or returns NULL. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -7448,7 +7388,6 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
-/* Gives memory back to the ledger's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -7469,8 +7408,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* `used`: number of pages in use; `huge`: 1 if
-                                              huge pages were requested */
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7486,17 +7424,15 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Asks the system to allocate pages that are about to be used. One request takes less time than a
-   page fault for each page. An older system refuses the request, and allocates each page at its
-   page fault. */
+/* Asks the system for pages that are about to be used, which takes less time than a page fault for
+   each. An older system refuses the request. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
     errno = saved;
 }
 
-/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
-   rest. */
+/* Maps an extent that is aligned to its size: maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -7529,8 +7465,7 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
-   were never in use. */
+/* Zeroes the first `dirty` bytes of a run of pages; those behind them were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7546,9 +7481,8 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
-                                                                     as a ring of events, because
-                                                                     such a block fills slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such as
+                                                                     a ring, which fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -7628,8 +7562,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
-   that points to this region. */
+/* Returns the link to the region that has a piece, in the list of regions. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7656,10 +7589,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
-   class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is
-   large enough. */
+/* Returns a free piece that is large enough, or NULL: of the first size class that has one, the
+   smallest among the first 16 pieces, or else the first later one. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7691,9 +7622,8 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
-   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
-   the os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes besides its size: for its alignment, and for a
+   pointer to the start of the allocator's memory. A block of the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7810,10 +7740,10 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
-/* Has the vector: a growable array of records. A thread can find a record by its number even while
-   another thread grows the vector. It owns no state: the module that owns the records has the
-   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
-   the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector, a growable array of records. Owns no state: the vector is in the state of the
+   module that owns the records. Invariants: a record never moves, and a thread can find it by its
+   number even while another thread grows the vector. Locks: none; the owner lets one thread at a
+   time grow it. */
 
 /* A vector (mli_vector) stores its records in chunks of 16. A growing vector gets a new array of
    pointers to its chunks. Older arrays stay readable until the ledger ends. */
@@ -7821,8 +7751,7 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
-    uint64_t cap; /* how many pointers follow this struct; each points to a chunk of 16 records,
-                     or is NULL */
+    uint64_t cap; /* how many pointers follow, each to a chunk of 16 records, or NULL */
 } mli_chunk_array;
 /* Returns the address of the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -7835,10 +7764,9 @@ typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_a
    was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
-   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
-   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
-   that adds to the vector. */
+/* Returns the record with this number, and makes its chunk in memory from `grab` if it is missing,
+   or returns NULL. Stores the pointer to the chunk with a release, which pairs with the acquire
+   load in mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
