@@ -3623,7 +3623,7 @@ private:
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
 /* Owns the macros that hide the differences of compilers, and includes the headers of the system.
-   It may use no other module. Locks: none. */
+   Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
@@ -3727,8 +3727,7 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
-                       unloaded */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell */
 } mli_image;
 
 /* The identity of the module that is at an address now. It does not change if another build of
@@ -3748,7 +3747,7 @@ typedef struct mli_job {
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
-   declarations. It uses no other module. Locks: none. */
+   declarations. Locks: none. */
 
 /* The defaults of the knobs that a host may define. The manual, api/manual.h, describes the knobs
    under >>knobs. If a knob has an impossible value, the compiler stops here. */
@@ -3810,13 +3809,12 @@ typedef struct mli_job {
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
+/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
-   returns 0 for success unless a comment says otherwise.
-   Requires: out pointers are not NULL, and sizes are not 0. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise. Requires: out pointers and sizes are not
+   0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
    clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
@@ -3862,23 +3860,20 @@ MLI_PRIVATE uint64_t mli_now(void);
 /* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
-   Requires: ns < 10^9. */
+/* Sleeps for `ns`, or less after a signal or if a sandbox refuses. Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
    it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
-   a process is not trusted. */
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it is
+   unset or empty, or if the process is set-uid, because that environment is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
-   refuses. */
+/* Makes every running thread of the process pass a full barrier. Returns 0 if refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
@@ -3886,13 +3881,11 @@ MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
 /* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
-   that is not known. */
+/* Returns 1 if a path names, or may name, something other than a regular file. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Returns 0 if this process may create files in a directory, else the system's error. */
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
-/* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
-   error. */
+/* Creates a file. Returns 0, or 1 if a file of this name exists, or -1 for another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
@@ -3902,11 +3895,10 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* These two functions surround the writing of a file. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
-   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
-   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
-   Windows has none of these. */
+/* Surround the writing of a file. A write past the file size limit raises SIGXFSZ, and a write to a
+   pipe without a reader raises SIGPIPE, which kill the process by default: they are blocked, and
+   those that the write raised are consumed. Cancellation is disabled, too, because it would leave
+   the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
@@ -3921,21 +3913,18 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
-   it. */
+/* Starts a thread with all signals blocked, because no signal handler of the host may run on it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
-/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
-   threads wait for that work. */
+/* Disables cancellation of the calling thread and returns the old state. It would end the thread at
+   its next wait, read or write, and leave work half done for which other threads wait. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
-   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
-   if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams, one of which the host may have closed:
+   its output would go to the file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
@@ -4221,8 +4210,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
-                                                     bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size above 32 bits */
 }
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
     struct stat st;
@@ -4250,8 +4238,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links; this replaces a file that
-                                appeared after the call of access */
+    return rename(from, to); /* without hard links; may replace a new file */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4381,10 +4368,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
-   allow, and how much of that is in use. Also tells the names of this process and of the machine,
-   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
-   because a wrong number is worse than none. Locks: none. */
+/* Tells the memory that the machine and the cgroups of this process allow, and how much of it is in
+   use; and the names of process and machine, and the program's arguments. Invariant: a doubtful
+   number counts as unknown, because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
    there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
@@ -4395,14 +4381,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; a text
-                             that was cut ends in "..."; "" also if mli_identity_read was not
-                             asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; "..."
+                             ends a cut text; "" if not asked for */
 } mli_identity;
 
-/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
-   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
-   NULL: none. Keeps errno. */
+/* Reads the names of this process and of the machine and, if `arguments` is 1, the program's
+   arguments (on Linux only). `root` is a prefix of the paths in /proc, for tests. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -4410,20 +4394,17 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli
 typedef struct mli_cpu {
     const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
-                         none had a limit */
+    uint64_t home;    /* the cgroup that had the lowest limit in the last sample; 0: none */
     char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
     char path[1024];  /* the path of the file that is being read */
-    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
-                         stacks of some hosts */
+    char text[8192];  /* of the file that is read; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
-   Keeps errno. */
+/* Reads the first line of a file, cut to fit, or "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
@@ -4437,9 +4418,8 @@ typedef struct mli_cpu {
 } mli_cpu;
 
 /* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
-   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
-   Some systems have no call that returns the free memory. There the function returns -1, and the
-   host can set a capacity source. */
+   because they cannot be dropped, and the others as free, as in Activity Monitor. Returns -1 on
+   systems that do not tell the free memory, where the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4540,8 +4520,7 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
-   number is not known. */
+/* Reads a file that holds one number, or "max" (UINT64_MAX). Returns -1 if it is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -4550,10 +4529,9 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
-   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
-   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names this controller, it belongs to version 2, whose line has no
+/* Returns the path of the memory cgroup of this process, in `text`, or NULL. `text` is what
+   /proc/self/cgroup has, lines number:controllers:path, and is overwritten. The memory controller
+   belongs to one version of cgroups at a time: if no line names it, to version 2, whose line has no
    controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
@@ -4681,8 +4659,7 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
-   Keeps errno. */
+/* Reads the first bytes of a file. Returns how many, or 0 after an error. Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4703,8 +4680,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
-/* Sets the arguments from the first n bytes of /proc/self/cmdline, where a 0 ends the name of the
-   program and each argument. */
+/* Sets the arguments from /proc/self/cmdline, where a 0 ends the program and each argument. */
 static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size_t n) {
     const size_t most = sizeof out->arguments - sizeof "...";
     size_t i, name = 0;
@@ -4849,8 +4825,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. It may use os/system. Locks: none of its own. */
+/* Owns the look-up of the loaded module (an executable or a library) behind an address, and keeps
+   MemLord's own module loaded. Locks: none of its own. */
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
@@ -4870,16 +4846,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
-                         contains the address */
+    const char *name; /* valid as long as its module is loaded; NULL: there is none */
     uint64_t value;   /* the address of the symbol in the file of the module */
     void *user;       /* for the caller's own use */
 } mli_symbol_query;
 
 #if defined(__linux__)
-/* Returns the first symbol with this name in the program and in the libraries that were loaded with
-   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
-   malloc. */
+/* Returns the first symbol with this name in the program and the libraries that were loaded with
+   it, or NULL. Takes the loader's lock and, if there is no such symbol, calls malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 #endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps
@@ -4927,8 +4901,7 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
-                                                    code */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of MemLord's own module */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -5034,8 +5007,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest page; a segment's offset and address are equal
-                                   modulo it */
+    const uint64_t page = 4096; /* the smallest page; offset and address agree modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -5050,10 +5022,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is one of these libraries,
-   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
-   unloaded. */
+/* Looks for the address in the next module of the loader's list. It begins with the executable and
+   its libraries, mostly the loader last. dlopen adds modules at the end, so those up to the loader
+   are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -5082,8 +5053,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = in < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
-                                              loaded */
+    out->loaded = out->path = loaded.name; /* nothing more is known of what dlmopen has loaded */
     out->bias = loaded.bias;
     if (in < 0) {
         in = mli_dl_each(mli_image_visit, &search);
@@ -5402,8 +5372,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
-/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
-   MemLord's own frames. It may use os/system. Locks: none. */
+/* Has the unwinders, and knows MemLord's own frames. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -5445,11 +5414,9 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
-   frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
-   tells where the section begins and ends. mli_is_own compares an address with these bounds. A
-   copy of such a function that was inlined into the host's function lies elsewhere, and counts as
-   the host's. */
+/* Below -O2, MemLord's functions between the host's call and MLI_NOTE_CALLER keep their frames,
+   which recorded stacks leave out. They lie in one section, with whose bounds mli_is_own compares
+   an address. A copy that was inlined into the host's function counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5476,9 +5443,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
-   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that a
-   program need not link them. */
+/* Calls the unwinder of libgcc_s or libunwind, if the program has one, else backtrace of the C
+   library, which loads libgcc_s. All are weak, so that a program need not link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
