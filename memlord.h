@@ -7794,15 +7794,10 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
-   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
-   some work. The orphan record serves the threads that can have no record of their own. A row has
-   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
-   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
-   function that runs when the thread ends. A sweep frees the records whose thread has ended. May
-   use base/memory and os/. Invariants: a record in use belongs to one thread; a free record keeps
-   its counts and its shards for the next thread. Locks: the registry lock; the orphan lock, for the
-   orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the helpers. A hook is a bit that
+   gives every call further work; an alert gives the end of a call some work. Invariants: a record
+   in use belongs to one thread; a free record keeps its counts and its shards for the next thread.
+   Locks: the registry lock; the orphan lock, for the orphan record. */
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
    of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
@@ -7817,23 +7812,20 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
-          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
-          path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path does the work of
+          the bits in MLI_SPECIAL_SERVED; any other sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange, because the
-                                    system refuses mli_barrier_all, or because this is the orphan
-                                    record; the bit is never cleared */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange: the system refuses
+                                    mli_barrier_all, or this is the orphan record; never cleared */
     MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
-                                    to the thread's next sample */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws its distance anew */
     MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
                                     peak. So the thread's next call publishes the cells that have
                                     too many unpublished bytes: it adds these bytes to the rows */
@@ -7846,8 +7838,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
-                        mli_thread_scope */
+    void *value;     /* a cell, the ledger's copy of a tag, a site or a mli_thread_scope */
     uint64_t bits;   /* for a cell: the bits of a map entry's word2 that name its row */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -7855,40 +7846,32 @@ typedef struct mli_cache_entry {
                               record; a home is an entry at which a look-up may begin */
 #define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
-/* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
-   a context of its own, and memlord_context_swap exchanges contexts between threads and the host's
-   fibres. This struct has the members that stay where they are while contexts are exchanged. A
+/* A context. A thread has one of its own, and memlord_context_swap exchanges contexts between
+   threads and the host's fibres. This struct has the members that stay where they are meanwhile. A
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the span (books/spans) of the context's outermost scope; NULL until
-                               it is made; stays when the scope ends, for the next outermost
-                               scope */
+    struct mli_span *spans; /* the span of its outermost scope; NULL until it is made; stays for the
+                               next outermost scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
-    struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
-                                fibre */
+    struct mli_thread *home; /* the thread whose own context this is; NULL: a fibre's */
     uint32_t id;            /* no other context has this id: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. While a thread is in the context, this
-   part is in the thread's record. */
+/* The part of a context that every recording call reads, in the record of its thread. */
 typedef struct mli_current {
-    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
-                                        none */
+    const char *tag;                 /* the ledger's copy of the innermost tag, or NULL */
     struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
-                                        stream and the mark birth_mark; 0 until they are looked
-                                        up */
-    uint64_t birth_mark;             /* the mark that birth_bits was looked up for, as
-                                        mli_mark_bits returns it */
+    uint64_t birth_bits;             /* for the word2 of a new block: the scope, this stream and the
+                                        mark birth_mark; 0 until they are looked up */
+    uint64_t birth_mark;             /* the mark of birth_bits, as mli_mark_bits returns it */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* how many elements of `tickets` are set; other threads may have closed
-                              or adopted some of them */
+    uint32_t open_tickets; /* how many of `tickets` are set; others may have closed some of them */
     mli_context *context;
 } mli_current;
 
@@ -7906,8 +7889,7 @@ typedef struct mli_slot {
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
 typedef struct mli_debug_note {
     uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
-                                          address, and their bytes */
+    uint64_t implicit, implicit_bytes; /* blocks that ended for a new one there, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
     memlord_device from_device; /* the device before a move */
     uint64_t from;              /* the storage before a move; 0: there was no move */
@@ -7919,8 +7901,7 @@ typedef struct mli_debug_note {
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
+    memlord_ticket named; /* the only ticket that it draws on; 0: all of the thread */
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
 
@@ -7963,13 +7944,10 @@ typedef struct mli_latest_row {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
-                               NULL */
-    uint32_t id;            /* 3, 4, 5 and so on; this is also the state of the shards that the
-                               thread owns */
+    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside, or NULL */
+    uint32_t id;            /* from 3 on; also the state of the shards that the thread owns */
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
-    mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
-                               an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     struct {                /* the device that the thread's last fast call named */
         uint32_t word;      /* the device: see mli_device_word */
         uint32_t dev;
@@ -7980,17 +7958,14 @@ typedef struct mli_thread {
     } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
-                               begin), less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
-                                                 there is none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *, by dev, or NULL */
     mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
-                                        them here without an acquire */
+    } own_chunks[MLI_BOOKS];         /* of `cells`; the thread itself needs no acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
@@ -8007,16 +7982,13 @@ typedef struct mli_thread {
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
                                 handles this device, too, and sets other_dev to 0 */
-    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
-                                picked, and its stack taken */
+    int64_t stack_left;      /* the bytes until the next sample; at 0 or less the alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
-    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
-                                thread has had no block picked */
+    uint32_t taken_row;      /* the row of its stack; 0: the block has ended, or there is none */
     uint32_t taken_type;     /* the device type of this block */
-    mli_call call;           /* the thread's latest call on the general path; the orphan record's
-                                stays unused */
+    mli_call call;           /* the latest call on the general path; unused in the orphan record */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -8040,15 +8012,12 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */
     MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
-    MLI_ALERT_POLLER = 8,  /* helpers are to be started: a device is new and is to have a poller,
-                              or this process is a forked child */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
-                              bit */
+    MLI_ALERT_POLLER = 8,  /* helpers are to be started, for a new device or in a forked child */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; no work for the end of a call */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
                               key from them; the end of a call has no work for this bit */
-    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
-                              of that type are queued */
+    MLI_ALERT_PENDS = 128, /* shifted left by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
@@ -8062,9 +8031,8 @@ enum { /* memlord.threads.hooks: the bits that the ledger sets in `special` of e
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* Returns the thread record that was made last. mli_thread_next returns the record made before it,
-   so the two functions walk all records of a ledger. The acquire load pairs with the exchange in
-   mli_thread_start. */
+/* Returns the record that was made last; mli_thread_next returns the one made before. The acquire
+   load pairs with the exchange in mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -8072,9 +8040,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock. Among them are threads past their exit hook, and threads that found no memory
-   for a record. */
+/* Returns 1 if the record is the orphan record, which threads past their exit hook, and those that
+   found no memory for a record, share under a lock. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -8087,12 +8054,11 @@ MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t ke
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no
-   barrier. The threads that share the orphan record always enter by an exchange, because the
-   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
-   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
-   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
-   record. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
+   Those that share the orphan record always do, because it cannot tell which of them have seen
+   MLI_SPECIAL_NO_BARRIER. Exchanges `by_exchange` and then loads `has_barrier`, both seq_cst: see
+   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread `number`, or NULL if that thread has no record. The load is
@@ -8118,14 +8084,12 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 /* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
    the other types. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
-   (mli_watch) are set. */
+/* Adds to the number of set flags near_threshold and check_requested (mli_watch). */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
 /* Sets the number in the alert mask: how many flags near_threshold and check_requested (mli_watch)
    are set. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
-/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
-   addition. */
+/* Orders the thread's stores before this call against its later loads, by a seq_cst addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
 /* Returns those of the MLI_HOOK_... bits `bits` that are set. */
@@ -8135,27 +8099,22 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
-/* Sets or clears a MLI_SPECIAL_... bit of all threads of a ledger, but not of threads that register
-   later. */
+/* Sets or clears a MLI_SPECIAL_... bit of all threads that have registered. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
-   has the number 1. */
+/* Returns the number of the record `id` in reports; 1 for the orphan record. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
-   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
-   raises an alert. */
+/* Sets the number of threads for whose unpublished bytes the thresholds of bands have a margin. A
+   record beyond it raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
-/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
-   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
-   registry lock. */
+/* Returns 1 if a sweep is due: there are many records, or a thread with a record is known to have
+   ended. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` threads with records. The next sweep is due at twice as many
    records, or at MLI_SWEEP_MIN if that is more. Requires: the caller holds the registry lock. */
@@ -8178,9 +8137,8 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. If `t` is the orphan record, drops the orphan lock. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
-/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
-   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
-   stack of the public function. */
+/* Begins a call at `site` in a record of mli_thread_get, and returns it: that of the record or, for
+   the orphan record, which others use whenever the ledger allocates, `own`. */
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site);
 /* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
@@ -8189,9 +8147,8 @@ MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
                                                 const memlord_site *site);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
-   clears the bit writes the report. The acquire load pairs with the release store that set the
-   saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal; the thread that
+   clears it writes. The acquire load pairs with the release store that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -8212,9 +8169,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
 /* Stops a helper and joins its thread. Requires: the caller is not that thread. */
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
 
-/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
-   rounds. */
+/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if it must end, else 1. The
+   time counts from now, so that after a SIGSTOP the helper does not catch up. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
@@ -8333,8 +8289,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* the alert comes before the thread
-                                                    counts any byte */
+        mli_u32_load(&lord->threads.allowance)) /* before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -8363,8 +8318,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
-                                 thread */
+            t->taken_row = 0; /* the last picked block was that of the former owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -8515,8 +8469,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
-                                               helper once its state is BUSY */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first, because others may wait once it is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* This addition is seq_cst, and so is the exchange by which another thread sets *wish to
@@ -8593,16 +8546,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
-   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
-   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
-   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
-   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
-   while it uses the shard's table, and it counts its changes of the table before it leaves.
-   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
-   that of a bucket. */
+/* Owns the map of 1024 shards from a key to an entry of 24 bytes (bench/README.md tells why it has
+   this shape), and two numbers that an alloc stores in an entry: the dev, and the number of the
+   current mark. A bucket has five slots, and in its header a print of each: a byte of the key's
+   hash. Invariant: a thread is inside a shard while it uses the shard's table, and counts its
+   changes before it leaves. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -8623,8 +8571,7 @@ typedef struct mli_entry {
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
-/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
-   bit. */
+/* The bits of word1 above the bytes: dev, references, picked (not set by MLI_UPPER_OF). */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -8642,8 +8589,7 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
-                                                 are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the bits below it are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -8654,8 +8600,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->map.mark);
 }
-/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
-   returns that number. */
+/* Makes the next mark current, up to MLI_MARK_MAX, and returns its number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
 
 /* -- the numbers of devices -- */
@@ -8666,9 +8611,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
-   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
-   which is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of its type and 7 bits of its
+   index. If it has more bits, returns the index of the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8725,12 +8669,11 @@ typedef struct mli_bucket {
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
 
-/* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
-   the home. The bits just below them are also well mixed, and choose the print and the overflow
-   count. The type is not part of the hash, because equal handles of two types are rare. Such
-   handles share a home. */
+/* Returns the hash of a key. Blocks of one size lie at equal distances, which a product preserves;
+   without the shift one distance in ten would put many keys into few buckets. The constant comes
+   from the finalizer of MurmurHash3. The upper 32 bits, and those just below them, are well mixed:
+   the former choose the home, the latter the print and the overflow count. Equal handles of two
+   types share a home, because they are rare. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -8741,7 +8684,6 @@ static MLI_HOT mli_bucket *mli_table_at(const mli_shard *s) {
     const uintptr_t word = (uintptr_t)mli_ptr_load_own(&s->table);
     return (mli_bucket *)(word & ~(uintptr_t)(MLI_BUCKET_BYTES - 1));
 }
-/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     MLI_REQUIRE(mli_table_at(s));
@@ -8751,7 +8693,6 @@ static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     MLI_REQUIRE(bits);
 #if defined(__GNUC__)
@@ -8762,12 +8703,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
-   where the print of the lowest such slot begins in the header. mli_print_room returns 1 if no slot
-   has that print and a slot is vacant; *bit is then where the print of that slot begins. The
-   version with vectors takes as
-   many instructions as the other, but half the registers. The number of free registers limits how
-   far ahead a processor executes. */
+/* Return a mask of the slots whose print is `print`; where the print of the lowest such slot begins
+   in the header; and 1 if no slot has that print and a slot is vacant, whose print then begins at
+   *bit. The version with vectors takes as many instructions as the other, but half the registers,
+   which limit how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -8857,8 +8796,7 @@ enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
-                                             owns the shard */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the owner */
 };
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
@@ -8868,7 +8806,6 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
-/* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
     if (MLI_UNLIKELY(mli_key_is_handle(key)))
         key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
@@ -8912,8 +8849,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns a pointer to the header of the home. Prefetches the second
-   cache line of the home. */
+/* Finds the home of a key, and returns its header. Prefetches the home's second cache line. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -9027,22 +8963,19 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork, a reset or a check. Takes all shard locks, which
-   mli_map_thaw drops. */
+/* Stops all shards with one barrier, and takes all shard locks, which mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
-   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
-   no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0, and returns the last
+   value, or 0. Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. A table
-   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
-   new table is allocated before the shard is stopped. Only threads that use this shard wait.
-   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+/* Gives a shard its first table, or a larger one than that of `size`; returns 0 also if another
+   thread has replaced that. A table of 3 buckets or more grows by a fifth to a third, or further if
+   the entries do not fit. It is allocated before the shard is stopped, and only threads that use
+   this shard wait. Returns -1 if there is no memory, or if no table has room. Requires: the caller
    is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
@@ -9063,12 +8996,10 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
-                                 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer is small: less than about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
-   number of types. */
+/* The host may use one number as a storage of every device type, with the same home. So the slots
+   of a bucket and its largest overflow count must be at least as many as the types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
@@ -9097,13 +9028,11 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 }
 
 #define MLI_DRAIN_NS 1000000u
-/* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer within microseconds, and always before it runs another
-   thread. */
+/* Waits until every store that was executed by now is visible to all threads. A processor drains
+   its buffer within microseconds, and before it runs another thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* ends the loop if a sandbox lets no thread sleep and the clock stands
-                           still */
+    unsigned tries = 0; /* ends if a sandbox lets no thread sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -9141,8 +9070,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
-   left. */
+/* Stops a shard: lets no further thread enter, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
     MLI_REQUIRE(!mli_is_inside());
@@ -9152,8 +9080,8 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
-                                                               table; no lock is taken for them */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger need
+                                                               none */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9243,11 +9171,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
-   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
-   shared instead. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did, with the old table in *next; 1 if
+   the entries do not fit in *next; -1 if they fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. With its first table a shard gets the owner t or, if
+   t is the orphan record, becomes shared. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9347,17 +9274,13 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
-   device it records the level of the thread's cell (bytes allocated less freed) when the scope
-   began, and the highest level since. services/scopes begins and ends spans, and services/joint
-   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+/* Owns the spans, and the invocations of scopes that threads share. services/scopes begins and ends
+   spans, and services/joint shares invocations. Invariant: one thread at a time changes a span, and
    needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest level
-   since then. */
+/* The thread's level on a device when the span began, and the highest level since. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -9380,7 +9303,6 @@ typedef struct mli_joint {
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
-/* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the enclosing scope; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside this one; NULL until it is made */
@@ -9390,8 +9312,7 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
-                                       and the thread's live blocks */
+    uint64_t start, before, blocks; /* at its begin: the stamp, the live bytes; live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9441,11 +9362,8 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
-   collection of memory is due. A band check compares the metrics of a device with its bands.
-   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
-   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
-   use base/. Locks: see mli_watch. */
+   the device are noted. Owns no state: a watch is a part of the device's record. Locks: see
+   mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
    since the last reset or collection, and those that the device's pool holds. */
@@ -9456,22 +9374,18 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
-                         callbacks lock and the lock of the phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
-                                         mli_row) reach check_above or fall below check_below;
-                                         both are signed numbers */
+    mli_ptr strategy; /* mli_strategy *; changes under the locks of callbacks and of the phys */
+    mli_u64 check_above, check_below; /* a check is requested when the published bytes reach
+                                         check_above or fall below check_below; both are signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
-                                         0 if they were never noted */
+    mli_u64 holders_bytes;            /* those when the holders were noted last; 0: never */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
                                    bytes; 0: no thread requests a check because of its frees */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    uint64_t distance;          /* how far the metric must rise after a collection before the next;
-                                   0: an eighth of the threshold */
+    uint64_t distance;          /* how far the metric must rise after a collection; 0: an eighth */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
@@ -9500,16 +9414,9 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add the change of its level to
-   the row. The cell may hold back a part of the change; the batch is the most that it may hold
-   back. The orphan record has the cells of threads without a record. Dev: the number of a device.
-   Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
-   check compares a device's bytes with its bands (services/bands). May use base/memory,
-   books/threads, books/spans and, to enter or freeze shards, books/map. Invariant: no peak is above
-   the true peak. A peak comes from published bytes, which never exceed the live bytes, or from
-   levels that were live together. Locks: the count lock, then the lock of a row.
+/* Owns rows, cells and the records of devices. Invariant: no peak is above the true peak. A peak
+   comes from published bytes, which never exceed the live bytes, or from levels that were live
+   together. Locks: the count lock, then the lock of a row.
 
    The process may be killed between any two stores, and another process may read its memory then.
    So the stores of a call have an order, and each store that lets a reader find something is a
@@ -9523,24 +9430,20 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    publication comes after both; the reader raises a peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
-
+   it; in a cell of the orphan record any thread counts, under the count lock. A thread counts the
+   free of another's block in its own cell, so a level may be negative; sums are exact modulo 2^64.
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
-   below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
-   share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
-   of a 64th of the row's peak, or of 4 KiB if that is more. The share of a thread that is busy on
-   the row doubles, up to a part of an 8th, or of 64 KiB (mli_share_next). A publication adds the change of the level since the last one to the
-   row's published bytes, less a part that the cell holds back. It also raises the row's peak. So
-   while no thread is inside a shard, the published bytes of a row are at most the live bytes, and
-   at least the live bytes less a share for each cell. A reader of the peak adds the highs that are
-   not yet published (mli_row_sum). */
+   below the base or above the limit: the base plus the cell's share. A cell that is alone in its
+   row may hold back a batch. Beside others it begins with a part of a 64th of the row's peak, or of
+   4 KiB if that is more; the share of a thread that is busy on the row doubles, up to a part of an
+   8th, or of 64 KiB (mli_share_next). So while no thread is inside a shard, the published bytes of
+   a row are at most the live bytes, and at least the live bytes less a share for each cell. A
+   publication also raises the row's peak; its reader adds the highs that are not yet published
+   (mli_row_sum). */
 typedef struct mli_cell {
-    mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
+    mli_u64 level;         /* signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* the numbers of allocs and frees; in a site's cell `frees` counts the
-                              calls of free at the site, for blocks of any site */
+    mli_u64 allocs, frees; /* in a site's cell `frees` counts the calls of free at the site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
@@ -9549,12 +9452,11 @@ typedef struct mli_cell {
     uint16_t published;    /* how often the cell was published since */
 } mli_cell;
 
-/* A cell of a device, in two cache lines of its own. Every function takes the address of `cell`,
-   which is the address of the whole. */
+/* A cell of a device, in two cache lines of its own. The address of `cell` is that of the whole. */
 typedef struct mli_device_cell {
     mli_cell cell;
-    mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
-                           is 0, the next free requests one */
+    mli_u64 next_check; /* the free that brings `out` above this requests a band check; 0: the
+                           next */
     char pad[56];
 } mli_device_cell;
 
@@ -9562,12 +9464,11 @@ typedef struct mli_device_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Returns the level above which a thread publishes its cell. */
 static MLI_HOT uint64_t mli_cell_limit(const mli_cell *cell) {
     return mli_u64_load_own(&cell->base) + mli_u32_load(&cell->share);
 }
-/* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
-   rose above the cell's limit, so that the thread has to publish the cell. */
+/* Counts an alloc in a cell, and raises its `high`. Returns a negative value if the level rose
+   above the cell's limit: the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -9576,17 +9477,16 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
-   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
-   other order, so that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell; the caller adds to `frees`. Returns a negative value if the
+   level fell below its `base`. A reader loads `level` first, so it finds no excess of frees. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative value
-   if the thread has to publish the cell. */
+/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative
+   value if the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint64_t bytes) {
     uint64_t level;
     if (bytes <= had) return mli_cell_count_free(cell, had - bytes);
@@ -9596,7 +9496,6 @@ static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint6
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Returns a pointer to `next_check` in a device's cell. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) {
     return &((mli_device_cell *)(void *)cell)->next_check;
 }
@@ -9615,32 +9514,27 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return (int64_t)(level - mli_u64_load_own(&cell->base)) |
            (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - out);
 }
-/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
-   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
-   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
+/* Does the rare work after a change of a cell: raises its `high`, publishes it if it now holds back
+   less than 0 bytes or more than its share, and requests a band check if one is due. Requires: the
+   caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
-/* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest`, `first`
-   and `most` buy exact figures: `latest` the exact peak of a thread that is alone, `first` the bytes
-   of a thread that was alone and now waits for others, and `most` a small peak_error. */
+/* `latest` buys the exact peak of a thread that is alone, `first` the bytes of a thread that was
+   alone and now waits for others, and `most` a small peak_error. */
 typedef struct mli_row {
-    mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
-                      arena; the words are also read without it */
+    mli_lock lock; /* guards what follows, but not next, subject, sampled_peak, expected, arena */
     uint32_t dev;          /* the number of the device */
     mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
-    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
-                              a shard */
+    mli_u64 published;     /* signed; at most the live bytes while no thread is in a shard */
     mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL after a peak reset;
-                              mli_joint_settle may clear it */
+    mli_cell *latest;      /* published last; NULL after a peak reset; see mli_joint_settle */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was until another
-                              one published and has not published since; or NULL */
+    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was and waits */
     uint64_t shares;       /* the sum of the shares of all cells but `first` */
     int64_t most;          /* there were at most so many live bytes since the last peak reset */
     struct {               /* the cells' sums at the last reset; a collection also sets `freed` */
@@ -9649,7 +9543,7 @@ typedef struct mli_row {
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
-   reset; `freed` counts from the last collection if that is later. */
+   reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
@@ -9664,8 +9558,7 @@ typedef struct mli_oom {
     uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
-   device is newer than the sample. */
+/* The bytes of a device at the latest sample of its phys; both 0 if the device is newer. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
     uint64_t in;   /* the bytes allocated so far, read before the sample was taken */
@@ -9698,8 +9591,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
-/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
-   the cell itself, so its loads need no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL, without acquire loads. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -9709,11 +9601,11 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
+/* Enters shard 0, so that a fork waits until the caller has counted and left. The caller does not
+   use the table. If the shard is stopped, waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
-/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+/* Returns a thread's cell for a row, makes it on first use, or returns NULL if there is no memory.
    Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
@@ -9721,9 +9613,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
-   caller holds the cold lock. */
+/* Makes the next row of a book, or again an unpublished one, and the orphan record's cell for it.
+   Returns NULL if there is no memory. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -9734,10 +9625,8 @@ MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Sets the time from which publications check whether a snapshot is due; 0 means never. */
@@ -9749,18 +9638,17 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far a cell's highest level since its last publication is above the cell's base. If
-   another cell of the row has published since, uses the present level instead. Requires: the caller
-   holds the row's lock. */
+/* Returns how far a cell's highest level since its last publication is above its base; its present
+   level, if another cell has published since. Requires: the caller holds the row's lock. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
-   base. If another cell has published since this one did, does nothing: the published bytes may
-   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus how far a cell's `high` is above its base, unless
+   another cell has published since: the published bytes may have been lower at that time. Requires:
+   the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   makes another delta with freed_here and frees_here, for the site that called free. */
+/* The counts that a call adds to the rows of a block. A free makes another delta with freed_here
+   and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -9768,57 +9656,47 @@ typedef struct mli_row_delta {
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
-    uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0 means no block */
+    uint64_t attaches; /* the bytes of a detached block that is put back or ends, plus 1; 0: none */
     uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
-    uint64_t pended;   /* of a free that ends a pending block: the epoch in which the block was
-                          freed, plus 1; otherwise 0 */
+    uint64_t pended;   /* of a free that ends a pending block: the free's epoch, plus 1; else 0 */
 } mli_row_delta;
-/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
-   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+/* Counts that a block is detached (by = 1), put back or ended (-1). Requires: the caller is inside
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
-   after the block has ended. A fork may come between the end of the block and that count. */
+   finds both a block and its counts, or neither; only mli_count_site_free counts outside one. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
-   may exceed a, because sums may then lack some of the counts of a call. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56, because sums may lack some of
+   the counts of a call in progress. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
-   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
+/* Sums a row over all threads, under its lock. With `peaks` also raises its peak to what the cells
+   show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
-   another. If it is below 0 for that reason, returns 0. */
+   without a lock. May find a free without its alloc; a sum below 0 becomes 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
-   collection, and the bytes that its pool holds. */
+/* Returns a device's live bytes, those freed since the last reset or collection, and its pool's. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
-   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
-   less. Requires: t is the record of the calling thread. */
+/* Sets the peak of a device to its live bytes or, if other threads change these meanwhile, to the
+   published bytes. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev);
 
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
-   it, so that an addition by another thread is not lost. */
+/* Restarts `freed` of a device at 0. Adds to at_reset, so that no addition by a thread is lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
-   Requires: t is the record of the calling thread. */
+/* Starts all totals and peaks over, and begins an epoch. Requires: t is the caller's record. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
@@ -9948,8 +9826,7 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
            mli_u64_load(&cell->base);
 }
 
-/* Returns an equal part of `1 / part` of a row's peak, or of `least` if that is more, for each cell
-   of the row; at most a batch. */
+/* Returns a cell's part of `1 / part` of a row's peak, or of `least`; at most a batch. */
 static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t part,
                              uint64_t least) {
     const uint32_t cells = mli_u32_load(&row->cells);
@@ -10202,9 +10079,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
-   the orphan record, which every row has from its start. Takes only the locks count and row, which
-   may be taken inside a shard. */
+/* Counts a delta on one row: in the thread's own cell or else in that of the orphan record. Takes
+   only the locks count and row, which may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -10290,9 +10166,8 @@ static MLI_COLD int mli_cells_sum_together(memlord *lord, int book, uint32_t num
     } while (memcmp(sum, &before, sizeof before) && ++tries < 16);
     return tries < 16;
 }
-/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern the
-   peak. No cell can publish while the row is locked. So the published bytes and what one cell holds
-   back were live together. */
+/* Raises the peak of a row to what its cells show, and sets the members of *sum that concern it.
+   The published bytes and what one cell holds back were live together under the lock. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10406,8 +10281,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
-                                                                           bits */
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* it has 32 bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
@@ -10453,14 +10327,10 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index.
-   The index finds a row, or the record of a site or a module, by an address. A row has the counters
-   of a device, a site or a tag. A cell is a thread's part of a row, and the orphan record has the
-   cells of threads that have no thread record. The cold lock is a lock of the process,
-   mli_process.cold_lock. A kept string is the ledger's copy of a string: there is one copy of each
-   text, and it lives until the ledger ends. May use base/memory and books/counters. Invariant: a
-   function whose name ends in _locked runs under the cold lock, and takes no memory from the host.
-   Lock: the cold lock. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index,
+   which finds a row, or the record of a site or a module, by an address. Invariant: a function
+   whose name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: the
+   cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
    mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
@@ -10474,9 +10344,8 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
    arrays. */
 
-/* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item of the table begins with its key, a char *. Items move when the table grows, and are
-   never removed. */
+/* A block of memory of a cold table (mli_dict), an stb_ds map whose items begin with the key, a
+   string. Items move when the table grows, and are never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10494,8 +10363,7 @@ typedef struct mli_dict {
     size_t left; /* the unused bytes at the end of the first block */
 } mli_dict;
 
-/* What a _locked function returns if it lacks memory. Its caller tries again after
-   mli_cold_leave. */
+/* What a _locked function returns if it lacks memory, to be tried again: see mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
@@ -10529,8 +10397,7 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
-   needed. */
+/* Does the same outside the cold lock, and allocates if memory is needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -10542,15 +10409,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 /* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
-                                  of a device; the value is the record of the site, or the dev of
-                                  the device */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index of
+                                  a device; the value is the site's record, or the dev */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
-#define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
-                                  the record of the module */
-#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site's content; the value is the
-                                  record of the site */
+#define MLI_INDEX_MODULE 253u  /* the other bits are a module's start; the value is its record */
+#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site; the value is its record */
 
 /* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -10642,9 +10506,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
-   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
-   the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved the memory. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -10726,8 +10589,7 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns the bytes that stb_ds takes for an array of `capacity` items, by the formula of
-   stbds_arrgrowf. */
+/* Returns the bytes that stb_ds takes for `capacity` items, as stbds_arrgrowf does. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -10737,8 +10599,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for the block yet, else 0. */
+/* Adds a block to a table with fewer than `need` bytes left. Returns -1 if there is no memory. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -10769,8 +10630,7 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
-   the next put. */
+/* Returns the item of a key, or NULL. The pointer is valid until the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -10967,12 +10827,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
-/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
-   devices. A selector is a memlord_device that may name several devices. May use books/names and
-   books/counters. Invariants: a dev is never removed or reused. The row count, the index
-   (books/names) and the map show a dev to other threads only when all data of its device is set.
-   Lock: the cold lock. */
+/* Owns the devs, the numbers of the devices from 1, in the order in which calls first name them.
+   Invariants: a dev is never removed or reused; the row count, the index and the map show a dev to
+   other threads only when all data of its device is set. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10980,11 +10837,9 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* For each device type: 1 if its bytes are in main memory. All such types share one physical
-   device. */
+/* For each device type: 1 if its bytes are in main memory, which is one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* Returns 1 if the argument names one device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -10994,19 +10849,15 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 }
 /* Returns 1 if the argument names one device, all devices of a type, or all devices. */
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
-/* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
-   so the key of a device never equals the key of an address. */
+/* Returns the key of a device in the index. Bit 55 is set in this key and in no address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
-   store in mli_device_add_locked. */
+/* Returns the dev of a device, or 0. The acquire load pairs with mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
-   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
-   unused if the device uses another record. */
+/* Returns phys i: main memory, which cpu, pinned and mapped share, if i is 0; else the own_phys of
+   dev i, which is unused if the device uses another one. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
@@ -11014,8 +10865,7 @@ MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
-   type. The bands of a new device of such a type are then checked. */
+/* Sets the device types, a bit each, on which a strategy can be in force, also for new devices. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Returns those bits of the mask `types` that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
@@ -11024,9 +10874,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    is new and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
-   index 0. */
+/* Gets the dev on which to count the free of an unknown storage: that of `d` or, if `d` names only
+   a type, the first of the type or, if it has none, that of index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -11055,8 +10904,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
-                                                                mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
@@ -11074,9 +10922,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
-   for the row, uses that record. */
+/* Gets the dev of a device, and makes its record and row on first use, or uses the record of an
+   earlier try. Returns MEMLORD_E_DEVICE if there are already MEMLORD_MAX_DEVICES. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11134,8 +10981,7 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* searched before "cuda", with which
-                                                                 this name begins */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda" */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -11148,8 +10994,7 @@ static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
-   such name. */
+/* Returns the rest of a text after the name of a device type, or NULL if it has none. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
@@ -11237,43 +11082,30 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
-   account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. It may also hold the same number of bytes of an
-   account. Held bytes count against the account's limit like charged bytes. The host knows an
-   account or a ticket by an id. The id leads to the record of the account or ticket. A handle is
-   the first member of the record, and tells which id the record has now. May use books/names,
-   books/devices and books/threads. Invariant: a call reads and changes an account only under the
-   account's lock, and only while the account is open. The generation of a record is a part of the
-   id. Closing an account changes the generation, so a later call with the old id finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the list of closed accounts; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
+   Invariants: a call reads and changes an account only under the account's lock, and only while it
+   is open; each closing changes the generation in the id, so that an old id finds no record. Locks:
+   the cold lock, for the list of closed accounts; MLI_RANK_ACCOUNT, one for each account. */
 
-/* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
-   closed record waits in a list until it is opened again, under the next generation. The records
-   of each ledger begin with another generation, so that a ledger does not take the ticket of
-   another ledger for its own. */
+/* The first member of the record of a ticket or an account, whose id has the record's number in the
+   upper 32 bits, and its generation in the lower 32. A closed record waits in a list until it is
+   opened again. Each ledger begins with another generation, so that an id fits one ledger. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
-                                it is closed; each opening and each closing adds 1 */
+    mli_u32 generation;      /* odd if open; each opening and each closing adds 1 */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. */
+/* An account. Its limit applies to the bytes charged and the bytes that tickets hold together. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
-                                  `lock` */
+    mli_handle handle;         /* changes under the cold lock; a closing also takes `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
-   added yet reads as zeros, which match no id. */
+/* Returns the record of an open ticket or account, or NULL. The acquire load pairs with the release
+   store in mli_handle_open. A record that was not added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
 /* Adds a closed record to a vector, and puts the record in `list`, which `lock` guards. *count is
@@ -11282,22 +11114,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
-   list. If the list is empty, adds a record to the list. If there is no memory for the record,
-   drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed ones; if it is empty, adds
+   a record. If there is no memory for it, drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Removes the first record from a list of closed records, opens the record, and returns the id of
-   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
-   the record. */
+/* Opens the first record of a list of closed records, and returns its id. Requires: the caller
+   holds the lock of the list and has filled in the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
-   the list. */
+/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 /* Returns account record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
@@ -11306,8 +11134,8 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
-/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using the account. */
+/* Returns the account to which a thread charges its blocks on a device, or 0. If that account was
+   closed, the thread stops using it. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 /* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
@@ -11315,17 +11143,14 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
-   nothing and returns 1. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. Adds nothing if the
+   account's limit leaves no room (returns 0), or if the account is closed (returns 1). */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
-   the account does not matter. */
+/* Adds `bytes`, which may be negative, to the held bytes, whatever the limit of the account. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
-   Requires: the caller holds no lock. */
+/* Returns 1, and counts a refusal, if the limit of an account leaves no room for `bytes` more. *out
+   gets its statistics; out->bytes includes the held bytes. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -11333,21 +11158,17 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
-   limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
-   from the same moment on. */
+/* Charges the bytes of a block to an account, even beyond its limit, because the block exists
+   already. Returns 0, without a charge, if the account is closed or would have more than 2^48
+   bytes. `held` of the bytes that tickets hold are no longer held from the same moment on. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
-   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
-   called inside a shard. */
+/* Does the same, but returns 0 also if it is not open on `device`. May be called inside a shard. */
 MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
                                       uint64_t bytes);
-/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
-   Takes off at most the bytes that the account has, because the host may have taken bytes off with
-   memlord_account_charge. */
+/* Takes the bytes of a block off its account, if that is open: at most the bytes that it has,
+   because the host may have taken bytes off with memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
@@ -11361,8 +11182,7 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than the number of records; changes under the cold
-                                  lock */
+    mli_u32 count;             /* one more than the records; changes under the cold lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -11444,8 +11264,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
-   closed. */
+/* Locks an open account, and returns its record. Returns NULL if the account is closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
@@ -11704,15 +11523,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows whose counters a call changes. A site is a point in
-   the host's code: a struct that the host declares (memlord_site), or the return address of a call.
-   A row has the counters of a site or a tag on one device. A module is an executable or a library.
-   A place is a module and an offset in its file. A kept string is the ledger's copy of a string.
-   The index (books/names) finds a record or a row by an address. A birth is the mark (see
-   memlord_mark), the scope and the stream that a block began with. A shard is a part of the map of
-   blocks. May use books/names, books/counters and books/devices. Invariants: the record of a site
-   lives until the ledger ends; no function here allocates or takes a lock inside a shard. Locks:
-   the cold lock. memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows whose counters a call changes. Invariants: the
+   record of a site lives until the ledger ends; no function here allocates or takes a lock inside a
+   shard. Locks: the cold lock; memlord_sites_enable takes only the registry lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
@@ -11727,11 +11540,9 @@ typedef struct mli_scope_record {
     struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
     struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
-                                     scope */
+    mli_ptr threads;              /* mli_thread_scope *: the threads' totals in this scope */
     mli_u64 device_ns;            /* the nanoseconds that memlord_scope_device_time has added */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
-                                     begin */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread */
     mli_u64 birth; /* a cache of the latest birth that has this scope and no stream. The low 26 bits
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
@@ -11750,8 +11561,7 @@ typedef struct mli_birth {
    another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, as mli_module_of returns it; NULL if the
-                           module is not known */
+    const void *module; /* its module, as mli_module_of returns it; NULL: not known */
 } mli_site_origin;
 
 /* A module: an executable or a library in which a return address was seen. The record lives until
@@ -11760,10 +11570,8 @@ typedef struct mli_site_origin {
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
-                                address */
-    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
-                                `id` */
+    mli_ptr same;            /* mli_module *: another one that was loaded at this address */
+    mli_image image;         /* with kept strings; only mli_module_has_id may read its `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11778,27 +11586,21 @@ typedef struct mli_functions {
 } mli_functions;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what reports display until the site is renamed or its symbol is
-                                found */
-    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
-                                the whole struct */
+    memlord_site original;   /* what reports display until it is renamed or named by a symbol */
+    mli_ptr display;         /* const memlord_site *: what reports display now */
     mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
                                 only the displayed function is known */
-    const void *address;     /* the return address by which the site was first seen; NULL if the
-                                site is a struct of the host */
-    const void *module;      /* if the site is a struct of the host: the module that has
-                                the struct (see mli_site_origin) */
+    const void *address;     /* where it was first seen; NULL: the site is a struct of the host */
+    const void *module;      /* the module of a struct of the host (see mli_site_origin) */
     const mli_module *where; /* the module that has the return address; NULL if none has it */
     uint64_t offset;         /* the offset of the byte before the return address, in the file of the
                                 module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
     struct mli_site_record *before; /* the next older site of a return address, or NULL */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
-                                the site */
+    uint32_t frame;          /* its number among the frames of stacks; 0: it is in none */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
-   leads to the one seen before it. */
+/* Returns the module that was seen last, or NULL; its `next` is the one before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
@@ -11807,13 +11609,11 @@ MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
    Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
-   key in the index. */
+/* Finds or makes the site of `from`, and leaves room for one more key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
-/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
-   index. */
+/* Finds or makes the site of a struct of the host, and adds the struct to the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
@@ -11822,11 +11622,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
    own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
-   there is no memory. */
+/* Returns the ledger's copy of a site, which lives as long as the ledger, or NULL. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have. Returns NULL if there is no
-   memory. */
+/* Returns the site of a return address that is not in the index, or NULL. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
 /* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
@@ -11837,22 +11635,19 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
-   site is first displayed. A recording call does not look it up: the search reads all symbols of
-   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
-   (see mli_place_function). */
+/* Returns a site as reports display it. Looks up the symbol of a return address, which would be too
+   slow for a recording call, because it reads all symbols of the module. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
    return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
-   *named, and is not kept. */
+/* Does the same without an allocation. A symbol that it looks up goes to *named only. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
-/* Returns the functions at a return address, or NULL if no function but the displayed one is
-   known. */
+/* Returns the functions at a return address; NULL: only the displayed one is known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
@@ -11870,15 +11665,13 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 
 struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
-    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
-                        cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest of a return address; under the cold lock */
     mli_ptr named;   /* mli_site_record *: the newest site when mli_places_name last looked up
                         symbols; NULL if it has not done so */
 };
 
-/* These are arrays, not string literals. A linker drops the literals of an object all together or
-   not at all, so one literal here would bring the texts of the reports into a program without
-   reports. */
+/* Arrays, not literals, which a linker drops all together or not at all: one here would bring the
+   texts of the reports into a program without reports. */
 static const char mli_no_text[] = "";
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
@@ -11903,9 +11696,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
-   is none, returns NULL, and *key gets a free key of the index under which the site can be
-   added. */
+/* Finds the site that has the kept strings and the line of `kept`, in `module`, or returns NULL and
+   sets *key to a free key for it. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11923,8 +11715,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
-   the record yet. */
+/* Makes the record of a site that is displayed as `kept`, or returns NULL. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -11933,9 +11724,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under the key `content` and under the address of its struct `original`,
-   which the host may pass back once reports have shown it. Requires: room for two keys is
-   reserved. */
+/* Adds a site to the index under `content` and under its struct `original`, which the host may pass
+   back once reports have shown it. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -12007,13 +11797,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
-                                                                    caller has compared the names */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* no id can be read; the names are
+                                                                    the same */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
-   because no module is there. Returns 0 if the ledger does not know the module, or if the system
-   cannot tell without a lock. */
+/* Finds the module that is at an address now, or NULL in *out if there is none, and returns 1.
+   Returns 0 if the ledger does not know it, or if the system cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -12058,8 +11847,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(found->id, image->id, image->id_size);
     found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     found->number = found->next ? found->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
-                                                             mli_module_newest */
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -12072,9 +11860,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. If there is none, returns NULL, and *key gets a free key of the index
-   under which the site can be added. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place, or returns NULL and sets *key to a free key for it. A module that is
+   loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -12113,8 +11900,7 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
-   address to the index, too. */
+/* Finds or makes the site of a return address, also in the index if its module stays loaded. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -12187,9 +11973,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes reports display a copy of `from` for a site. Adds the copy to the index, because the host
-   may get the copy and pass it back. Returns MLI_AGAIN if the caller has to get memory and then
-   call again. */
+/* Makes reports display a copy of `from` for a site, which is in the index, because the host may
+   pass it back. Returns MLI_AGAIN if the caller has to get memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -12408,8 +12193,7 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
-                                          without a name */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
@@ -12440,57 +12224,48 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
-   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
-   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
-   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
-   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
-   runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site, and which refusals were
+   logged. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries; a call without a mistake spends no time on the list. Lock: MLI_RANK_ANOMALIES;
+   none is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the list has at most this many entries */
 
 /* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
-   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
-   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
-   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
-   (mli_threads_state). */
+/* Counts a mistake of a call at `site`, which may be NULL. Returns 1 if it added an entry to the
+   list, for which alone it allocates memory. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes, or is 0. Requires: the caller
+   holds no lock, except perhaps the orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
                                           memlord_device device, uint64_t storage, uint64_t bytes,
                                           uint64_t word2);
-/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
-   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
-   lock. */
+/* Records and logs the end of a tag or a scope when none was open. `caller` is the return address
+   of that call, or NULL if it is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
-/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
-   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
-   the caller holds no lock. */
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals (mli_refuse); a later
+   call does, if the ledger's logger made this one. Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord);
 
-/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
-   is no such mistake. Requires: the caller holds no lock. */
+/* Copies mistake `number`, from 0, with its sites as reports show them. Returns 0 if there is none.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how often a mistake found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block, or NULL if both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
-   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
-   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
-   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. A refusal
+   is an `r` of MEMLORD_E_INVALID or MEMLORD_E_DEVICE; it counts as a mistake at `site`. It is
+   logged if it is a new entry of the list, or the first with this result from this public function
+   (`refuser`, MLI_REFUSER_...), but not for a call that the logger makes. If the ledger's own
+   allocator makes the call, only returns r. `fault` says what is wrong with an argument, or is
+   NULL. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
 
-/* Forgets all anomalies. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
@@ -12498,10 +12273,8 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
-                                  `born` */
-    const memlord_site *given; /* the host's pointer to the site; it is compared but never
-                                  followed */
+    memlord_anomaly is;        /* for the host; mli_anomaly_read fills in `site` and `born` */
+    const memlord_site *given; /* the host's pointer to it, compared but never followed */
     const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
                                         and the alloc site of the block that the mistake
                                         concerns; NULL if there is no such site, or no memory
@@ -12513,10 +12286,8 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
-                          or set to 0 */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
-                                              public function (MLI_REFUSER_...), the second is 0
+    mli_u32 untold;    /* 1: `at` has a mistake to log; not guarded when read, or set to 0 */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; by MLI_REFUSER_..., then 0
                                               for E_INVALID and 1 for E_DEVICE */
 };
 
@@ -12627,8 +12398,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
-   mistakes are logged. */
+/* Copies to *out the first mistake to log, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12769,10 +12539,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
-/* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
-   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
-   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+/* Implements the table of picked blocks, which tells the stack of each block. Owns no state: the
+   table is in the state of books/stacks. Invariant: a part of the table is at most three quarters
+   full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12792,8 +12561,7 @@ typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
     mli_ptr table; /* mli_pick_slot *: the address of the slots, plus log2 of their number; NULL if
                       there are none. The address is a multiple of 128 (base/memory) */
-    size_t count, reserved; /* slots in use; vacant slots that calls have reserved for the blocks
-                               that they record */
+    size_t count, reserved; /* slots in use; vacant slots that calls have reserved */
     char pad[32];
 } mli_picks;
 
@@ -12805,8 +12573,7 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns the picked block of a key and, if `remove` is 1, removes it. If the part does not have the
-   key, the result has row 0. */
+/* Returns the picked block of a key, or row 0, and removes it if `remove` is 1. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
@@ -12852,8 +12619,7 @@ static mli_pick_slot *mli_pick_slots(const mli_picks *part, size_t *cap) {
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the slot of a key or, if no slot has the key, the vacant slot for it. Requires: a slot is
-   vacant. */
+/* Returns the slot of a key, else the vacant slot for it. Requires: a slot is vacant. */
 static MLI_NOINLINE mli_pick_slot *mli_pick_slot_of(mli_pick_slot *slots, size_t cap, uint32_t type,
                                                     uint64_t key) {
     MLI_REQUIRE(cap);
@@ -12901,8 +12667,7 @@ static void mli_pick_remove(mli_picks *part, mli_pick_slot *gone) {
 }
 
 /* Replaces a part's table by the larger one in *table, of 1 << *bits slots, unless another thread
-   has done so. Afterwards *table is the table that the caller frees, and *bits is log2 of its
-   number of slots. */
+   has done so. *table and *bits are then of the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const size_t cap = (size_t)1 << *bits;
@@ -12913,8 +12678,7 @@ static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint3
         const mli_pick pick = mli_pick_read(&old[i]);
         if (pick.row) mli_pick_write(mli_pick_slot_of(*table, cap, pick.type, pick.key), &pick);
     }
-    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for a reader of the process's
-                                                                    memory; see picks.h */
+    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for outside readers */
     *table = old;
     *bits = old_cap ? *bits - 1 : 0;
 }
@@ -13005,24 +12769,17 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
-/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. A birth is
-   the mark (memlord_mark), the scope and the stream with which a block begins. A cache has entries
-   in a hash table. The home of a key is the entry at which its look-up begins. A dev is the number
-   of a device. A row has the counters of a site or a tag on a device, and a cell is a thread's part
-   of a row. The orphan record serves the threads without a record of their own. A kept name is the
-   ledger's copy of a string. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. Invariant:
+   only the thread itself reads and writes its cache and its tags. Lock: the cold lock, for new
+   names and births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
-                                       and the parent scope */
-    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
-                                       the parent scope */
+    MLI_CACHE_SCOPE,                /* an mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE,           /* the same, by the memlord_scope_site and the parent scope */
     MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
@@ -13060,7 +12817,6 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
 
 /* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
-/* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
 /* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
@@ -13069,15 +12825,12 @@ MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
 /* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
-/* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire load pairs with the store in
-   mli_scope_publish. */
+/* Returns one more than the number of scopes, and pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
 /* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
-   holds the cold lock. */
+/* Makes the record of the next scope, or returns NULL. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
@@ -13100,9 +12853,8 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
-   the host's pointer. The host may change the text there, so the function also compares the
-   texts. */
+/* Returns the kept copy of a host's tag, if the thread's cache has it under the host's pointer. The
+   host may change the text there, so compares the texts. */
 static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) {
     const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
     return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
@@ -13114,8 +12866,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
 /* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
-   tags are open. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: there are more. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
 /* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in
@@ -13263,10 +13014,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
-   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
-   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
-   scope and stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream, and caches
+   them: in the scope if the stream is 0, in the thread if it is the thread's. Without room for a
+   birth, returns the mark alone. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13340,8 +13090,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
-                                                               mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -13538,8 +13287,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
-                                                       requested before has the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that earlier requests report the
+                                                       old mark */
     return mli_mark_next(lord);
 }
 
@@ -13639,12 +13388,9 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   A node of the tree has a return address, and its parent is the node of the caller. A stack is the
-   path from a node to the root, node 0. A row has the totals of one stack, for one site, on one
-   device. A shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
-   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
-   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
+   stack, and the table of picked blocks. Invariant: a block in the map has MLI_PICKED exactly if
+   the table has its key. Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part
+   of the table. No lock is held while an unwinder runs. */
 
 /* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
    again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
@@ -13672,8 +13418,7 @@ typedef struct mli_stack_row {
     mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
-                             MLI_STACK_UNITS */
+    mli_u64 allocs;       /* since the last reset: of all allocs, times MLI_STACK_UNITS */
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
     mli_u64 temporaries;  /* since the last reset: how many picked blocks were freed by the thread
                              that allocated them, before another of its allocs was picked */
@@ -13681,8 +13426,7 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Returns 1 if an alloc is not picked. If it returns 0, the general path serves the alloc and
-   counts its bytes. */
+/* Returns 1 if an alloc is not picked; else the general path serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(const mli_thread *t, uint64_t bytes) {
     return t->stack_left - (int64_t)bytes > 0;
 }
@@ -13721,23 +13465,20 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 /* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
-   which the call has reserved room. The caller is inside the shard, or no other thread can reach
-   the entry. */
+   returns MLI_PICKED for its word1, else 0. Requires: the call has reserved room for the key; the
+   caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call,
                                                const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
    functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The totals of the stack still include the
-   block. */
+/* Removes a block from the table, and returns its stack, whose totals still include it. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. If
    `undo` is 1, the totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block from the totals of its stack, after the block was removed from the table.
-   `frees` is 1 if the block ends. */
+/* Subtracts a removed block from the totals of its stack. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(mli_call *call);
@@ -13747,8 +13488,7 @@ MLI_PRIVATE void mli_stack_forget(mli_call *call);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site);
 
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
+/* Notes that a call resizes a block of `bytes`, and so counts no new alloc. */
 MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
 
 /* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
@@ -13762,22 +13502,18 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, 
         mli_stack_pick_slow(lord, call, key, bytes);
 }
 
-/* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
-   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
-   holds no lock of the ledger. */
+/* Returns the return addresses of a row's stack and, behind them, their sites, in an array for the
+   host, or NULL if there is no memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
-   once, because the system's unwinder may load a library the first time. Requires: no other thread
-   changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (0:
+   MLI_STACK_BYTES). The first call seeds the random numbers, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
-   `peak` to `live`. */
+/* Restarts the figures since the last reset, in all rows and in mli_stacks_cut. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);
@@ -13787,15 +13523,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of hash chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of hash chains of rows */
-#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
-                                      begin */
+#define MLI_STACK_OWN 16           /* the most of MemLord's own frames at the start of a stack */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
-                                                                  row of a chain, or 0 */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the first of a chain, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -13816,10 +13550,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 
 /* -- samples -- */
 
-/* Sets a new seed for a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise the new seed differs in each run, process and ledger. The system calls used
-   here neither wait nor fail, because the caller may be inside malloc or in a sandbox. A forked
-   child always gets another seed. */
+/* Sets a new seed for a ledger's samples: the same in each run if the host has given one, and else
+   another in each run, process and ledger. A forked child always gets another seed. No system call
+   here waits or fails, because the caller may be inside malloc or in a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13894,10 +13627,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
-   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
-   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
-   that add nodes. */
+/* Returns the node below `parent` for `site` or, if that is NULL, for `address`, in a module that
+   stays loaded; or 0. Needs no lock, because the acquire loads pair with the release stores of the
+   functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13960,9 +13692,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
-   the node. A node is found by the site of the address, because another module may be at a known
-   address by now. */
+/* Returns the node of a return address, added on first use, or 0 if there is no room. It is found
+   by the site, because another module may be at the address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -13977,8 +13708,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return cold.r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
-   of the site, or 0). */
+/* Finds or adds the row of a stack on a device, for the site with the row `site`, or 0. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -14027,8 +13757,7 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *co
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
-   table. */
+/* Returns the part of the table for a key. Requires: mli_stacks_ready has made it. */
 static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
@@ -14046,8 +13775,7 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
-   block had not been allocated. */
+/* Subtracts a picked block from the totals of its stack; with `undo` as if never allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -14093,8 +13821,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts a block as a temporary if it ends while it is still the last picked block of this
-   thread. */
+/* Counts a block as a temporary if it ends as the last picked block of this thread. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -14119,8 +13846,7 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
-   allocated. */
+/* Does what mli_pick_off does; with `undo` as if the block had not been allocated. */
 static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                                    int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -14206,22 +13932,19 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
-/* Returns how many of `n` frames come before the first one that cannot be an address of code:
-   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
-   keys of the index use that byte. */
+/* Returns how many of `n` frames come before the first that is no address of code: garbage (its top
+   byte, which the index uses, is not 0), or the end of the stack. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   The outermost frame of such a stack is a site without an address, and its name tells why the
-   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
+/* -- stacks that do not reach the root -- Their outermost frame is a site without an address, whose
+   name tells why the stack was cut, so that it does not look like one from another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
-   books/sites. */
+/* Arrays, as mli_no_text in books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -14295,8 +14018,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
-                                         mli_stack_tables_of */
+    if (!mli_stack_tables_of(lord)) { /* a release below pairs with it */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -14329,8 +14051,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_call *call, uint64
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
-   picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees stacks.calls, and then picks nothing. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
                                               uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -14422,8 +14143,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
-   changes the settings. */
+/* Ends the taking of stacks; blocks keep theirs. Requires: no other thread sets them. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -14446,8 +14166,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
-/* Makes every thread of a forked child draw again at its next alloc. Otherwise the child would draw
-   the same numbers as its parent. */
+/* Makes every thread of a forked child draw again, and not its parent's numbers. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -14509,16 +14228,13 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
-   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
-   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
-   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
-   are written and read without a lock. */
+/* Owns the stamps and the ring of events. An event names its site, tag or stack by the number of a
+   row. Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
-/* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+/* The ring is cut into sub-buffers. A thread gets the next one that has no writer, and fills it
+   alone, so threads write to the same words only while they get sub-buffers. A reader copies an
+   event, and then checks that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
    the site.
@@ -14528,8 +14244,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
-                                   its site */
+typedef struct mli_event_copy { /* an event as it was read; `where` has the row of its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
@@ -14538,38 +14253,34 @@ MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
 /* Returns the dev of an event from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
-/* A sub-buffer: consecutive events of one thread. */
+/* Consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before the first time,
-                           and while a thread gets the sub-buffer */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before, and meanwhile */
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
     mli_ring_event at[1]; /* room for mli_ring.subbuf_events events */
 } mli_subbuf;
 typedef struct mli_ring {
-    /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link the function. */
+    /* Writes an event: mli_event_write. Calls reach it by this pointer, so that a program that
+       records no events need not link it. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far. The
-                               sub-buffers lie in memory behind this struct. */
+    mli_u64 next_subbuf;    /* how many were given out or skipped; they lie behind this struct */
 } mli_ring;
 
 /* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
-/* The data to convert stamps to nanoseconds. The rate is the mean since the ledger was created, so
-   it becomes more precise as the ledger grows older. */
+/* Converts stamps to nanoseconds. The rate is the mean since the ledger was created. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
-/* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
@@ -14578,11 +14289,10 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
    mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` has
-   the layout of the word2 of a map entry (books/map.h), and some of its fields may be 0. If `bytes`
-   has the bit MLI_EVENT_STACK, `rows` has the row of a stack instead of the row of a site. Stores
-   each word of the event by a release. So a reader that sees one of the words also sees the
-   generation of the sub-buffer, which was stored earlier. */
+/* Writes an event, or counts it as lost if every sub-buffer has a writer. `rows` has the layout of
+   a word2 (books/map.h), and some fields may be 0. If `bytes` has MLI_EVENT_STACK, `rows` has the
+   row of a stack instead of a site. Stores each word by a release, so that a reader that sees one
+   also sees the generation of the sub-buffer, which was stored earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14591,32 +14301,27 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
-   sampled. */
+/* Records that a block begins. `stack` is the row of its stack, or 0 if it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
-   is the block's word2 or, if the block has a side record, the word2 that it would have without one
-   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
+/* Records the end of a block. `site` is the site of the call that ends it, or NULL, and the event
+   has this one. `rows` is the block's word2 without a side record. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
-/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
-   a shard (a part of the map). */
+/* Records an event that belongs to no block. Requires: no lock is held; not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-/* A reader of one sub-buffer. `at` is the index of the next event, and `stamp` the stamp of that
-   event. */
+/* A reader of one sub-buffer: the index of the next event, and its stamp. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
-   root. */
+/* A reader of the ring: a heap of readers of sub-buffers, with the earliest event at the root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
@@ -14627,10 +14332,9 @@ typedef struct mli_ring_reader {
 
 /* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
-/* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
-   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
+/* Copies the next event to *out. Returns 0 if there is none. If a thread has begun to write new
+   events to a sub-buffer meanwhile, skips the rest of it. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 /* Returns what is wrong with the event settings of a memlord_desc, or NULL if nothing is. */
@@ -14676,8 +14380,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that are still in a sub-buffer. Makes only one addition for consecutive
-   events of one device. */
+/* Counts as lost the events in a sub-buffer, by one addition for those of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14718,8 +14421,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
-                                                              mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14791,9 +14493,8 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
-   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
-   sub-buffer. */
+/* Allocates a ring of `capacity` events in at least 16 sub-buffers of up to 64, or of one event
+   each if there are fewer than 16; or returns NULL. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -14928,8 +14629,7 @@ MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
-/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
-   not in the child. */
+/* Mends a forked child, where no sub-buffer but this thread's has a writer. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -14960,8 +14660,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread has installed one */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14998,12 +14697,8 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
-   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
-   shard is a part of the map of blocks. May use base/memory, books/counters and books/threads.
-   Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   for. Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and
+   `drop`, and holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
 
 #define MLI_REST_LEVELS 9 /* a queue of level n rests for 2^n calls; one of level 0 does not rest */
@@ -15016,65 +14711,54 @@ typedef struct mli_pending_queues {
     uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
-    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
-                         ask */
+    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for one */
 } mli_pending_queues;
 
-/* A fence is in one of three states. In the first, its block is live, and the fence stands for a
-   use of the block (memlord_block_use). In the second, its block is pending and waits for the
-   fence. The fence is then in the queue for its device and its memlord_fence.queue, until it is
-   done or has failed. In the third, its block has ended, and the fence's `drop` must still be
-   called. If the fence has an asker when its block ends, the fence is detached, and its asker calls
-   `drop`. Otherwise the thread that ends the block puts the fence on the list `to_drop`. */
+/* A fence is in one of three states. Its block is live, and the fence stands for a use of it
+   (memlord_block_use). Or its block is pending and waits for the fence, which is in the queue for
+   its device and its memlord_fence.queue until it is done or has failed. Or its block has ended,
+   and the fence's `drop` must still be called: by its asker, if it has one (the fence is then
+   detached), else by who empties the list `to_drop`. */
 
-/* The pending fences with the same device and the same memlord_fence.queue, in the order of the
-   frees. */
+/* The pending fences with the same device and memlord_fence.queue, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
-                                                MLI_RING_REST, where NULL means that it is not in
-                                                the ring; next[0] also links spare queues */
+                                                MLI_RING_REST, where NULL means that it is not
+                                                there; next[0] also links spare queues */
     struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
-                                         were asked */
+    struct mli_fence_record *unasked; /* the first that no thread has asked; NULL: all were asked */
     uint64_t id;     /* memlord_fence.queue, which these fences have in common */
-    uint64_t round;  /* the number of the last poll (a pass over the queues: see calls/deferred)
-                        that asked the first fence, or 0 */
+    uint64_t round;  /* the last poll (see calls/deferred) that asked the first fence, or 0 */
     uint64_t passed; /* the number of the last poll that found no more to ask here, or 0 */
     uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
     uint32_t level; /* how often the first fence has answered "not done", below MLI_REST_LEVELS */
-    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
-                       fence again */
+    uint32_t due;   /* when mli_pending_queues.calls is at this, a call asks again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
-   block's side record (books/parts). The fences lock guards the other members. A record is used
-   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
+   block's side record; the fences lock guards the other members. A record is used again and never
+   freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
-    struct mli_fence_record *sibling;         /* the next fence of the same block; a block has one
-                                                 fence for each queue */
-    struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
-                                                 `to_drop` and `unused` */
+    struct mli_fence_record *sibling;         /* the next fence of the same block */
+    struct mli_fence_record *next, *previous; /* in the queue; `next` also links `to_drop`,
+                                                 `unused` */
     mli_queue *queue;                         /* the queue that the fence is in, or NULL */
-    void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
-                             about to; NULL if no thread does */
-    uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
-                             waits for the fence */
+    void *asker;          /* &mli_self of the thread that runs its functions, or soon will */
+    uint64_t key, serial; /* of the pending block; a serial of 0: no pending block waits for it */
     uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
-    int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
-                             if it was not called then */
+    int early_answer;     /* what `done` returned while earlier fences were pending; or 0 */
     mli_queue spare;      /* memory that any queue may use: see spare_queues */
 } mli_fence_record;
 
-/* Takes the fences lock. */
+/* Takes the fences lock, which mli_fences_leave drops. */
 MLI_PRIVATE void mli_fences_enter(memlord *lord);
-/* Drops the fences lock. */
 MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
@@ -15082,76 +14766,62 @@ MLI_PRIVATE int mli_fences_try(memlord *lord);
 /* Returns a number above all numbers that the function has returned for this ledger. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
-/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
-   memory. */
+/* Returns a record for a fence that is not accepted yet, or NULL if there is no memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
-   requires it. */
+/* Clears a record for another fence. The first takes the fences lock; the second requires it. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
-#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
-                                 number of calls */
-#define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
-                                 has passed */
+#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again at once */
+#define MLI_REST_LOOK 8       /* one call in this many looks whether MLI_REST_NS has passed */
 
-/* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue for a device and a memlord_fence.queue (`id`), or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(memlord *lord, uint32_t dev, uint64_t id);
 /* Makes this thread the asker of a fence, and returns the fence. */
 MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f);
-/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
-   each queue the fences that no thread has asked yet come first, because the first call of a `done`
-   may record an event of the device. Then comes the first fence of the queue, unless this poll
-   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
-   the poll began, so that a `drop` that defers another free does not make the poll endless. */
+/* Claims the next fence of a device that a poll has to ask, or returns NULL. In each queue those
+   that no thread has asked come first, because the first call of a `done` may record an event of
+   the device; then the first fence, unless poll `round` has asked it. Passes over fences that
+   joined after the poll began, so that a poll ends even if a `drop` defers another free. */
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round);
 
-/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
-   level on its device type or after MLI_REST_NS, whichever comes first. */
+/* Sets the level of a queue: a call asks its first fence again after the calls of the level on its
+   device type or after MLI_REST_NS, whichever comes first. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
-   that no thread has asked this fence. */
+/* Appends a fence to its queue, which notes it as unasked under MEMLORD_FLAG_DEFER. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. If this empties the queue, the queue becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
-   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
-   shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. An asker drops
+   its fence; the others go on the list `to_drop`. f may be NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord);
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
-   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
-   fence, and holds no lock. */
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
+   `done` again after done or failed. Requires: the caller is the asker, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
-/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
-   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
-   it. */
+/* Drops a fence that the ledger has accepted, once. Returns 1 if this call did so. Requires: the
+   caller holds no lock, and is the asker of the fence or the only thread that has it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, puts
-   the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it, under MEMLORD_FLAG_DEFER by the list
+   `to_drop`. `lord` and `fence` may be NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
-/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
-   if there is none. */
+/* Returns the fence record after f, the first one if f is NULL, or NULL if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
-   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
-   inside a shard. */
+/* Drops and frees the fences of the list `to_drop`, unless this thread is running a function of a
+   fence. Requires: the caller holds no lock, and is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
-/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
-   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
+/* Drops every fence that was accepted. A `drop` may defer further frees, so repeats until a round
+   drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
@@ -15160,12 +14830,11 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: the newest of all records; no record is
-                                         ever removed */
+    mli_ptr all;                      /* mli_fence_record *: the newest; none is ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
-                                         free does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused; one for each record, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
@@ -15509,66 +15178,52 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
-   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
-   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
-   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
-   services/room takes the samples of a phys, and opens reservations, because services/room can
-   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
-   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
-   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations; services/room takes the samples, and opens
+   reservations, because it can explain a refusal. Invariant: a device changes from one phys to
+   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
+   of them only under the cold lock. */
 
-/* Returns the phys of a device. The acquire load pairs with the release store in
-   mli_phys_assign. */
+/* Returns the phys of a device. The acquire load pairs with mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function looks again under the lock. */
+/* Locks the phys of a device, and returns it. While it waits, memlord_device_share may assign
+   another, so it looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
-   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device; of a new one only if `make` is 1, else MEMLORD_E_UNKNOWN and NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
-   0 if there is no further device. A walk starts with a `dev` of 0. */
+/* Returns the first device after `dev` that is at a phys, or at any if `phys` is NULL; or 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev);
 
-/* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
-   files do not, because they are page cache. */
+/* Returns 1 if the bytes of a device use the capacity of its phys. Mapped files are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
 /* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
 /* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
-   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
-   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+   sample plus what these have gained since. Sets *part to the bytes by which `dev` counts in this
+   sum, unless it does not count or is 0. Requires: the caller holds the phys lock. */
 MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
                                              uint64_t *held, uint64_t *part);
 /* Does the same. The result is at least *held. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours (ledgers of other processes) hold there. */
+/* Adds to statistics a phys's limit, the bytes that tickets hold there, and those of neighbours. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
-   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys, unless `to` is that phys. */
+/* Assigns a device to another phys, under the locks of both. These have no order, so a thread may
+   hold both only under the cold lock, which a fork takes first, too. Returns MEMLORD_E_STATE if
+   tickets have bytes of the old phys, because these may be for this device, or if other devices are
+   at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
-   NULL if this device is at another phys. */
+/* Returns main memory (i is 0) or the own phys of dev i; NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns the used part of a capacity in percent, or -1 if the capacity is unknown. */
@@ -15582,24 +15237,19 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
     memlord_account account; /* the account where the bytes count as held; 0: none */
 } mli_reservation;
 
-/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
-   numbers cannot overflow. */
+/* Returns bytes as a signed number, at most 2^62, so that no difference of two overflows. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
-/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
-   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
-   lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests. Returns
+   0 if neither is known. Requires: the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
-   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
-   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
-   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
-   `out` first, and the sum is a lower bound. */
+/* Returns the bytes that all threads have allocated on a device (the sums of `level` and `out`) or,
+   if `allocated` is 0, have freed there. A free writes `out` before `level`. If `high` is 1, loads
+   `level` first, so that the sum is an upper bound; else `out`, for a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 /* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
@@ -15609,10 +15259,9 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
 /* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
-   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
-   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
-   that ticket, so that no other alloc draws them while the request tries. At the end of the request
-   the bytes that it has not used move back. */
+   have reserved them: the ticket that it names, else the tickets of its thread. The request opens a
+   ticket of its own; the covered bytes move there, so that no other alloc draws them while it
+   tries, and those that it has not used move back at its end. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
@@ -15620,48 +15269,40 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
-   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from and
+   that are open. `request` is its own ticket. Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* the account where the bytes count as held; 0: none */
-    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
-                                of its thread may */
-    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
-                                memlord_reserve */
+    memlord_ticket named;    /* the only ticket that may cover it; 0: those of its thread */
+    mli_cover *cover;        /* receives the covered bytes of a request, or NULL */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
-   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
-   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
-   not hold yet are over its limit. */
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, it belongs to the context of this
+   thread. Else it is the ticket of a request, belongs to no context, and other tickets (mli_cover)
+   cover what they can. Returns MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the
+   phys, or if those that the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
-/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
-   orphan record, which many threads share. */
+/* Attaches a ticket to this thread, so that its later allocs draw on it, and detaches the earliest
+   beyond MLI_TICKETS_MAX. The orphan record gets none, because many threads share it. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
-   thread, marks its bytes as in flight until it is recorded. */
+/* Begins an alloc: marks those bytes that may come off tickets as in flight. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes);
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
-   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges a block to an account as mli_account_charge_block does; bytes drawn on tickets of the
+   account are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
                                            uint64_t bytes);
 
-/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
-   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
-   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
-   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
+/* Ends what mli_ticket_draw_begin began. If the alloc was recorded (`recorded` is 1), subtracts its
+   bytes from the ticket that it names or else from those that the thread has at the phys, the
+   earliest first, so that the bytes left on an earlier ticket serve a later alloc. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded);
 
 MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
@@ -15670,8 +15311,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
-                                  lock */
+    mli_u32 reservation_count; /* one more than the records; changes under the cold lock */
 };
 
 /* -- physical devices -- */
@@ -15751,8 +15391,7 @@ static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -15812,8 +15451,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
-                                                    device */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample may lack the bytes of the device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -15908,8 +15546,7 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
-                                               live bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live bytes are below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -15948,9 +15585,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
-   phys. */
+/* Return how many tickets an alloc of this thread may draw on, and the record of ticket i of these,
+   or NULL if it is closed or for another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -16023,10 +15659,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
-   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
-   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
-   caller should try again. */
+/* Reserves the bytes of a request that are not reserved yet: at the phys those that no ticket
+   covers, in the account those that no ticket of the same account covers. Returns 1 if it has
+   reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -16059,8 +15694,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
-                                     the same time */
+    if (!v->phys) v->phys = phys; /* once, because an old ticket may be read at the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -16070,8 +15704,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
-   adopted them. */
+/* Detaches the tickets of a thread's context that another has closed or adopted. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
@@ -16090,8 +15723,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
-                                                  thread has no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* cleared when no ticket is open */
 }
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
@@ -16164,7 +15796,6 @@ static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->limits->reservation_count.v = 1;
 }
-/* Takes or drops the locks of all physical devices. */
 static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
@@ -16228,14 +15859,10 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
-/* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
-   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
-   in use. The home of a key is the bucket where its search begins. The window of a key has the
-   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
-   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
-   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
-   shared shard. */
+/* Probes the map for a key whose home bucket does not decide whether the map has it. The window of
+   a key is the home and up to 15 buckets after it. The overflow counts of a bucket say how many
+   entries have passed it because it was full. Owns no state. Invariant: a thread waits only for the
+   lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
 
 /* A thread probes while it is inside the shard, or while it holds the shard's lock and has stopped
    the shard, so that no thread is inside. Probing changes no entry. The probe notes the slot and
@@ -16247,30 +15874,23 @@ typedef struct mli_probe {
     uint64_t key, hash;
     mli_bucket *home;
     mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
-    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
-                            caller did not want one */
-    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
-                            home is bucket 0 */
-    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
-                            `room` */
-    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
-                            thread has locked them */
+    mli_entry *room;     /* the first vacant slot for the key; NULL: none, or not wanted */
+    unsigned bucket;     /* the number of the bucket of `entry` or else `room`; the home is 0 */
+    uint64_t header;     /* the new header of that bucket, without `entry` or with `room` */
+    unsigned held;       /* how many buckets were probed; locked in a shared shard */
     int shared;          /* 1: the shard is shared */
     int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
-/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
-   it calls mli_probe_scan. */
+/* Starts a probe at the home of a key, which the caller then locks in a shared shard. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
-   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
-   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
-   waiting threads form no cycle. */
+/* Probes the window of a key of a device type, from the home on, until it finds the key or a bucket
+   behind which the key cannot be; with `want_room` until it has found a vacant slot, too. A slot
+   behind a bucket whose overflow count is at its maximum cannot be used. Returns 0, or -1 if
+   another thread holds the lock of a later bucket, and the caller must leave the shard: a thread
+   waits only for the lock of a home, so that no cycle forms. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in the slot probe->room, and unlocks the probe's buckets. */
@@ -16279,24 +15899,21 @@ MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t wor
    overwrite the words of the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 
-/* Drops the bucket locks of a probe. */
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
-   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
-   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
-   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
-   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
-   not inside a shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes its slot. probe->entry is NULL if the
+   map does not have the key; with `want_room` the table then has a slot for mli_probe_insert, and
+   grows if necessary. If another thread owns the shard, makes it shared. Returns 0; the thread is
+   then inside the shard, unless that has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
 /* ------------------------------------------------------------------------ src/books/probes.c -- */
 
-/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
-   end. */
+/* Returns the bucket after b, or the first one after the last. `end` is where they end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? mli_table_at(s) : b + 1;
@@ -16416,8 +16033,7 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
     mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
-   again. */
+/* Probes a shard that the thread has entered. Nonzero: the thread must leave and try again. */
 static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
                                      mli_probe *probe) {
     mli_probe_begin(probe, probe->shard, key, probe->shared);
@@ -16463,8 +16079,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
-                                                  the shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if STOPPED, the call waits for the shard's lock */
         else if (!want_room)
             return 0;
         else if (refused || mli_shard_grow(lord, t, s, size))
@@ -16474,29 +16089,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
-   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
-   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
-   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
-   thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts, books/limits and base/memory. Invariants: only the
-   thread that holds an entry uses the side record of the entry; such a thread is inside a shard of
-   its own, or has locked the entry's bucket. Parts lie inside their block and do not overlap.
-   Locks: those of the map. */
+/* Owns the side records and the parts of blocks. Invariants: only the thread that holds an entry
+   uses its side record; such a thread is inside a shard of its own, or has locked the entry's
+   bucket. Parts lie inside their block and do not overlap. Locks: those of the map. */
 
-/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
-   for, an account, parts. */
+/* A description, more references than fit in the entry, fences, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
-    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
-                                        (63) */
-    struct mli_fence_record *fences; /* of a live block, the uses that memlord_block_use has
-                                        recorded; of a pending block, the fences that are not yet
-                                        done */
-    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
-                                        not pending */
-    uint64_t epoch;                  /* of a pending block: how many resets there had been
-                                        (mli_epoch) when it was freed */
+    uint64_t refs;                   /* the references, if the entry has MLI_REFS_MANY (63) */
+    struct mli_fence_record *fences; /* of a live block, its recorded uses (memlord_block_use); of a
+                                        pending block, the fences that are not done */
+    uint64_t serial;                 /* no other pending block has it; 0: not pending */
+    uint64_t epoch;                  /* of a pending block: mli_epoch when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -16532,12 +16136,10 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
                                                 memlord_account account, memlord_device device,
                                                 uint64_t word2, uint64_t bytes);
-/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
-   more than an account. */
+/* Returns the word2 without a side record, or 1 if the side record has more than an account. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
 /* Takes a freed block off its account, and keeps its side record for the thread. Requires:
-   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
-   record any more. */
+   mli_side_plain did not return 1; the thread keeps less than MLI_SIDES_MAX; no entry has it. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
 
 /* Returns 1 if the block was freed and waits for its fences. */
@@ -16551,9 +16153,8 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   map does not have the key, or if its block has no side record. In every case the caller calls
-   mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending, or NULL if there is
+   none. In every case the caller calls mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
@@ -16574,13 +16175,11 @@ typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
     uint32_t room;            /* the number of parts that the array has room for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, in order of
-                                 offset */
+    memlord_part_info *at[1]; /* `room` pointers; `count` are used, in order of offset */
 } mli_parts;
 
 /* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
-   Requires: no other thread can reach the array, because the block is not on the map, or the array
-   is detached from the block. */
+   Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
@@ -16688,8 +16287,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
-                                                     meanwhile */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made it meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -16730,9 +16328,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
-   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
-   the part overlaps another. */
+/* Inserts a part in order of offset. If the array is full, a larger *spare becomes the array, else
+   the result is MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16867,8 +16464,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
-                                    already has other parts */
+    mli_parts_free(lord, parts); /* not NULL: the block at `key` has ended, or has other parts */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
@@ -16957,16 +16553,10 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
-   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
-   tag, mark (memlord_mark), scope and stream). A block with further facts has a side record, to
-   which its word2 then points. A probe finds an entry in the map. A pending block was freed, and
-   waits for its fences. A dev is the number of a device, and a delta a change of counters. May use
-   books/. Invariant: a call makes the counters of a block before it enters a shard, a part of the
-   map, because a thread inside a shard may not allocate. The counters are the rows of the block's
-   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
-   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
-   the fences lock, inside a shard; the cold lock, for a new route. */
+   Invariants: a call makes the rows and cells of a block before it enters a shard, because a thread
+   inside a shard may not allocate; inside it changes the map and counts, so that no fork finds a
+   block half counted. Locks: those of the map; the fences lock, inside a shard; the cold lock, for
+   a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -16975,104 +16565,87 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
-   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
-   charged to. If word2 points to no side record, does nothing. */
+/* Frees the side record that a word2 points to, if any, and the parts of the block. Detaches the
+   block's fences, and takes its bytes off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the cells that n deltas will change. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
-   not matter. Requires: the caller is not inside a shard. */
+/* Counts a free at `site`, the place of the call. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
-   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
-   2^30 of them are live. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62. Checks only blocks
+   of more than 2^32 bytes: of smaller ones that takes 2^30 live blocks. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* Returns 1 if MEMLORD_DEBUG asks for a log line of each call that changed something or found an
-   anomaly. */
+/* Returns 1 if MEMLORD_DEBUG asks for a line of each call that changed something. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
-   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
-   free was never recorded. The call is no longer valid afterwards. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If `did` is 0, only for an
+   unknown storage, or a block whose free was never recorded. The call is not valid afterwards. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
                                        const char *verb, memlord_device d, uint64_t storage,
                                        uint64_t bytes);
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
-   call has noted. The line names a device
-   type or a device index only if all n blocks have the same. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". It names a device type or
+   a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
-   free. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc, each of which matches one. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key);
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Returns `r`, the result of an alloc at `site`. Counts the alloc as dropped if `r` says that there
+   was no memory to record it, or no room for its device, and then expects a free of the storage. If
+   the device has no dev, counts it for the ledger as a whole. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes);
-/* Counts a call that ends an unknown storage (one that the map does not have), and returns
-   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
-   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage, on the device or else for the ledger, and returns
+   MEMLORD_E_UNKNOWN. If the storage matches a dropped alloc, returns MEMLORD_OK instead. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
                                                      memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more than one reference. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, const mli_entry *e);
 
-enum { /* what the map has under a key */
+enum {
     MLI_KEY_DEAD,    /* the map has no entry with the key */
     MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
     MLI_KEY_LIVE,    /* the block is live, and has no fences */
     MLI_KEY_USED     /* the block is live, and has fences (memlord_block_use) */
 };
 
-/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
-   it, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, MLI_KEY_... *e gets a copy of its entry, with the word2
+   that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
-   storage is not live. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN,
+   which counts as an unknown free if `ends` is 1. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
-   side record first. */
+/* Adds a reference to a live block, and a side record if the entry has no room for the number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
-                          fences */
-    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
-                          ends */
-    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
-                          stays, and mli_entry_put puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends */
+    MLI_PUT_TRACK = 1, /* an old block that is live gets a reference; a pending one ends */
+    MLI_PUT_HOLD = 2   /* for either: an old block that would end stays, and no entry is put */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -17080,62 +16653,54 @@ enum { /* what mli_entry_put did */
     MLI_DID_VIEW     /* it added a reference to the block that had the key */
 };
 
-/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
-   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
-   MLI_DID_... Requires: the caller is not inside a shard. */
+/* Puts an entry on the map, counts n deltas, and charges a side record's account once that is sure.
+   `how` is MLI_PUT_...; *did gets MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
+/* Opens a block with one reference on the call's device, and charges it to an account: to the
+   thread's if `account` is 0, to none if it is MEMLORD_NONE. See mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
-   if the block had never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
-   the block, or has replaced it by a block of another size. */
+/* Undoes the opening of a block of `bytes` by this thread, unless another thread has ended the
+   block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
-   Requires: the caller is inside the shard, and the block has a side record. */
+/* Makes a live block pending: queues its fences, asked by this thread. Returns the first one; its
+   `sibling` is the next. Requires: the caller is inside the shard; there is a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
 /* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
-   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
-   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
-   call, outside the shard. */
+   *gone gets the entry of the freed block, with the word2 without a side record, or the key 0. If a
+   block becomes pending, *chain gets its first fence, which the caller asks outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
                                                     memlord_device d, uint64_t key, int how,
                                                     mli_entry *gone, mli_fence_record **chain);
 
-/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
-   the slot, or 0 if none is vacant or if the threads without a record share this one. */
+/* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the slot's
+   number, or 0 if none is vacant or this is the orphan record. */
 MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
                                    const mli_pick *pick);
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
-   gets the number of the slot that has the block, or 0. */
+   *pick gets its stack, if it was picked, whose totals include the block until mli_pick_off
+   subtracts it. *slot, if not NULL, gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot);
 
-/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
-   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
-   inside a shard, and `word2` is that of an entry without a side record. */
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`: the rows there
+   of its tag and its site, which becomes `site` if sites are counted, unless NULL. Requires: the
+   caller is not inside a shard; `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -17144,45 +16709,38 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e,
                                    uint32_t slot);
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
-   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth of a block to those in the word2 `rows`, in its entry or
+   side record. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
-   block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+/* Puts a detached block back on the map under a key, with the call's device and a size, counts the
+   change, and makes its slot vacant. `site` becomes its site, unless that is NULL. With `moves` the
+   change counts as the end of one block and the start of another, else as a change of size. *rows
+   gets the word2 without a side record, which the caller cannot read from there, because another
+   thread may free the record. If the map has no room, ends the block with its old bytes, and counts
+   an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
                                             uint32_t slot, uint64_t key, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
-   leads to the one made before it. */
+/* Returns the route that was made last, or NULL; its `next` is the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+/* Returns the route between two devices, makes it on first use, or returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on its target device and on its route. If there is no memory for a new route,
-   counts the move on the device alone. Requires: the caller is not inside a shard. */
+/* Counts a move on its target device and, if there is memory, on its route, outside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
-   another thread takes it. */
+/* Makes room in the map for a key; another thread may still take it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
+   keeps its side record; if it has none and will be charged to an account, adds one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes);
 
-/* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
@@ -17192,11 +16750,9 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
-    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
-                                               set, but for a moment */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
-                                                   no place in dropped_keys */
+    mli_u32 dropped_kept;                   /* at least the number of keys in dropped_keys; if not
+                                               0, MLI_ALERT_FORGET is set, but for a moment */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* by device type: dropped allocs without a place */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
@@ -17224,8 +16780,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. If the block was pending, takes its bytes off the statistic
-   `pending`. */
+/* Counts the end of a block; of a pending one, takes its bytes off the statistic `pending`. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -17304,10 +16859,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, note, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
-   there is no memory for more. An alloc whose key finds no place there is only counted, for its
-   device type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc, whose free
+   is expected. An alloc whose key finds no place there is only counted, for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -17444,9 +16997,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Charges the account of a block that is put on the map. If the block replaces another, takes the
-   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
-   that of `e` if there was none. */
+/* Charges the account of a block that is put on the map, after the bytes of the one that it
+   replaces came off theirs. `stale` is the word2 that was there, or that of `e`. */
 static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_entry *e,
                                     uint64_t stale) {
     mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
@@ -17454,9 +17006,8 @@ static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_ent
     if (side) mli_side_charge(lord, call, side, side->account, MLI_BYTES(e->word1));
 }
 
-/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
-   and leaves the shard. If an older block is in that place, it ends, and its account loses its
-   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+/* Puts an entry in the place that a probe found, charges its account, counts n deltas, and leaves
+   the shard. An older block there ends first; if it was live, its free was never recorded: an
    implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
@@ -17479,8 +17030,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *pro
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
-                    but the counts stay exact */
+    if (crowded) /* for lack of memory the table keeps its size: calls are slower, counts exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -17514,17 +17064,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
-                                                 between the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN: it ended in between */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, call, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
-   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
-   the record, else 1. */
+/* Notes in a new side record that mli_probe_put is to charge a block to `account` (0: that of the
+   thread, MEMLORD_NONE: none). Returns 0 if there is no memory for the record. */
 static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
                                           memlord_account account) {
     mli_side_record *side;
@@ -17777,8 +17325,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
-                                                                mli_route_newest */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -17856,9 +17403,7 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
-   a thread's part of a row, and the orphan record has the cells for threads without a record. A
-   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
+   the block's entry in the map has the tag. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
@@ -17935,29 +17480,24 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
-   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
-   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
-   shard is paused. Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. Invariant: host code gets
+   copies of blocks, and runs while no shard is paused. Locks: those of the map. */
 
-/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
-   is known by a return address, its names may not have been looked up yet. Requires: the caller is
-   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
+/* Copies a block for the host, with its site as reports display it now; the names of a return
+   address may not have been looked up yet. Requires: the caller is inside the block's shard, or has
+   paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* A function that is called for each block that matches a query, while the block's shard is paused.
-   If it returns a value other than 0, the walk ends. */
+/* Is called for each block of a query in a paused shard. A value other than 0 ends the walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
-                           address lies */
+    uint64_t address;   /* if `containing` is 1, selects only blocks that have this address */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
-                           0, it visits all of each shard */
+    size_t part, parts; /* visits part `part` of each shard, out of `parts`; 0: all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -17969,14 +17509,13 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* A function that fills an item, the copy of a block, from the entry of the block while its shard
-   is paused. */
+/* Fills an item, the copy of a block, from its entry while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
-   for each item. No shard is paused when fn runs, so fn may call the host. */
+/* Makes an item of `size` bytes for each block that matches a query, and calls fn for each item
+   while no shard is paused, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
@@ -17989,8 +17528,7 @@ typedef struct mli_largest {
 } mli_largest;
 /* An mli_visit_fn that keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the number of blocks. */
+/* Sorts the heap, the largest block first, names the sites, and returns the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -18078,9 +17616,8 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
-/* If a shard has more matches than may be copied at once, splits the query into parts and returns
-   1. This happens where small blocks lie close together. The hash of a block's key decides which
-   part the block is in. So each block is listed once, even if the table changes between the
+/* If a shard has more matches than may be copied at once, splits the query into parts, by the hash
+   of the key, and returns 1. So each block is listed once, even if the table changes between the
    walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -18088,9 +17625,8 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query. If the query is split into parts, copies only
-   the blocks of the current part. If there is too little room, allocates more while the shard is
-   not paused, and tries again. */
+/* Copies the blocks of a shard that match a query, of the current part if it is split. Allocates
+   more room while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -18193,8 +17729,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
-                                      heap */
+    for (n = top->count; n > 1;) { /* moves the smallest block behind the heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -18281,8 +17816,7 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
 /* Reads the totals of the stacks of allocs, and notes the live bytes at a peak. Owns no state:
-   books/stacks has the rows. A row has the totals of one stack on one device. May use books/stacks
-   and books/counters. Takes no lock. */
+   books/stacks has the rows. Locks: none. */
 
 /* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
@@ -18294,8 +17828,7 @@ typedef struct mli_stack_totals {
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
-/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
-   peak of its device. */
+/* Writes a row's totals to *out, without frames. Returns its bytes at the peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out);
 

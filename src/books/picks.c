@@ -25,8 +25,7 @@ static mli_pick_slot *mli_pick_slots(const mli_picks *part, size_t *cap) {
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the slot of a key or, if no slot has the key, the vacant slot for it. Requires: a slot is
-   vacant. */
+/* Returns the slot of a key, else the vacant slot for it. Requires: a slot is vacant. */
 static MLI_NOINLINE mli_pick_slot *mli_pick_slot_of(mli_pick_slot *slots, size_t cap, uint32_t type,
                                                     uint64_t key) {
     MLI_REQUIRE(cap);
@@ -74,8 +73,7 @@ static void mli_pick_remove(mli_picks *part, mli_pick_slot *gone) {
 }
 
 /* Replaces a part's table by the larger one in *table, of 1 << *bits slots, unless another thread
-   has done so. Afterwards *table is the table that the caller frees, and *bits is log2 of its
-   number of slots. */
+   has done so. *table and *bits are then of the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint32_t *bits) {
     MLI_REQUIRE(mli_lock_held(&part->lock));
     const size_t cap = (size_t)1 << *bits;
@@ -86,8 +84,7 @@ static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick_slot **table, uint3
         const mli_pick pick = mli_pick_read(&old[i]);
         if (pick.row) mli_pick_write(mli_pick_slot_of(*table, cap, pick.type, pick.key), &pick);
     }
-    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for a reader of the process's
-                                                                    memory; see picks.h */
+    mli_ptr_store_release(&part->table, (char *)*table + *bits); /* for outside readers */
     *table = old;
     *bits = old_cap ? *bits - 1 : 0;
 }
