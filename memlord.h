@@ -17879,25 +17879,20 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
-   A fence has two functions of the host. `done` tells whether a device has finished with the block;
-   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. A side record has the facts of a block for which its entry in
-   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
-   block stays in the map until its last fence is done; only the thread that asks a fence calls its
-   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
+   Owns no state. Invariants: a pending block stays in the map until its last fence is done; only
+   the thread that asks a fence calls its functions. Locks: those of the map, then fences; no lock
+   is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. When the last fence of a block is done,
-   the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
-   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
+/* A block is pending while its side record has a serial. When its last fence is done, it ends, and
+   mli_call_end follows as for any call. The slow function behind that asks the fences that are due
+   (mli_fences_poll_due), which may end further blocks. Two rules bound this recursion: the end of a
+   block by a fence has 0 for `asks`, and a thread that runs a function of a fence asks no other
    (mli_fence_is_running). */
 
-/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
-   these already.
-   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
-   the slow function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device: does the work that the mask `alert` has for
+   it, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, which the call has served. May ask fences only
+   if `asks` is 1. Without a barrier for all threads, always calls the slow function, which has one
+   of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
@@ -17933,9 +17928,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
+/* Moves a block to the call's device. First inserts the destination, a copy without the fences and
+   the parts; then the source becomes pending, until its own fences and f, if not NULL, are done. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain);
@@ -17974,15 +17968,13 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
-                                               destination keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move keeps the references */
         mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
-   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
-   fence has no block. */
+/* Takes a fence off its pending block, if it still has one. If it was the last, ends the block and
+   returns 1. *of gets the entry of the block, or the key 0. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -18006,17 +17998,15 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
-   more. */
+/* Counts a failed fence. `of` is the entry of its block, with the key 0 if it has none now. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
-   the block that ended, or 0. */
+/* Ends and drops a fence that this thread has asked, done (answer > 0) or failed (answer < 0), and
+   its block with the last fence. Returns the bytes of the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_call own, *call;
     mli_thread *t;
@@ -18044,9 +18034,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
-   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
-   waits for its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that it
+   ended, or 0. A fence that is done, but not the first of its queue, waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -18094,9 +18083,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
-   p->late. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL. Stores when
+   one may be due next: the number of the call in p->due, the time in p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -18155,9 +18143,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller calls this function first, so that all memory
-   is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, and copies what the destination takes
+   over, before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -18227,12 +18214,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
-   state. May use the books and calls/deferred. Invariants: a call checks everything before it
-   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
-   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
-   thread; the orphan record serves threads that have none. A ticket is a reservation of the
-   host. */
+   state. Invariants: a call checks everything before it changes anything; mli_call_end, which may
+   run host code, comes last, with no lock held. Locks: none of its own. */
 
 /* Begins to record a block in a call. Checks the arguments, and adds the device to the ledger if it
    is new. After an error gives the thread record back. */
@@ -18283,20 +18266,17 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
                                              const memlord_alloc_opts *opts, int how);
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
-   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
-   its caller does. */
+   A storage of 0 frees nothing. *gone gets the entry that ended, or the key 0. If `gone` is NULL,
+   writes the line of MEMLORD_DEBUG; otherwise the caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
-   this. */
+/* Serves memlord_alloc on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
-   counts and logs this. */
+/* Serves memlord_free and memlord_release on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -18337,9 +18317,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
-   are charged to no account. */
+/* Records a block. If the ticket or the account has closed after mli_opts_settle, the bytes come
+   off no ticket, or are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_alloc_opts *opts, int how) {
@@ -18391,8 +18370,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
-                                              fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the next such free is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -18434,13 +18412,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub, which count arena bytes: bytes that belong to no
-   recorded block. Owns the balances. The balance of a device or a tag is the arena bytes that were
-   added there and not taken off yet. The balances lie in the records of devices and the rows of
-   tags (books/counters). A row has the counters of a device, a site or a tag. May use the books,
-   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
-   is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
-   part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
+/* Has memlord_arena_add and memlord_arena_sub. Owns the balances: the arena bytes of each device
+   and tag. Invariants: while no call is in flight, the balance of a device is at least the sum of
+   those of its tags; a call changes a balance and the counts inside one shard, so no fork, reset or
    memlord_verify finds one change without the other. Lock: the row lock of the device guards the
    balances of its tags. */
 
@@ -18449,10 +18423,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
    replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
-                               tag */
-    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
-                               the device's balance allowed */
+    uint32_t dev, tag;      /* the device; the row of the tag, or 0 */
+    uint64_t in, out;       /* the bytes to add and to take off, as the balance allows */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
@@ -18601,10 +18573,9 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
-/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the function passes
-   1 as the storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes off at most its balance, and counts an
+   underflow if the call asks for more. Checks the device and the bytes as an alloc does, which also
+   needs a valid storage: 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -18656,15 +18627,10 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
-/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
-   others to the general path, which is calls/record. A dev is the number of a device. A row has the
-   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
-   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
-   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
-   has the facts of a block for which its entry has no room. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
-   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
+/* Has memlord_alloc, memlord_free and memlord_release, which serve most calls here, and send the
+   others to the general path, calls/record. Owns no state. Invariants: a call changes nothing
+   before it is sure to succeed, and counts its block before it leaves the shard; only the count at
+   the site that calls free may come later. Locks: none is held when a call returns. */
 
 enum { MLI_PASS = -1 }; /* the fast way does not serve the call, and has changed nothing */
 
@@ -19419,14 +19385,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
-   Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
-   is an entry of the map. A call finds it by its device type and its storage, which is the key.
-   From the beginning of a realloc or a free to its end, a token holds the entry of the block, and
-   the block is off the map. A fence is a function of the host that tells when a device has finished
-   with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
-   state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
-   before it changes anything. Locks: none is held at the return. */
+/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast,
+   and what only they need: realloc tokens, n blocks in one call, deferred frees. Owns no state.
+   Invariant: a call checks everything before it changes anything. Locks: none is held at the
+   return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
@@ -19436,10 +19398,8 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
-    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
-                         given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
-                             token */
+    MLI_TOKEN_FREED,  /* freed at once, because memlord_block_use had given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* added to the state if memlord_free_begin made the token */
 };
 
 /* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
@@ -19453,7 +19413,6 @@ static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pi
 static uint32_t mli_token_slot(const memlord_realloc_token *token) {
     return (uint32_t)(token->word[4] >> 32);
 }
-/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -19611,8 +19570,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
-   the block. */
+/* Checks the arguments of one block. `opens` is 1 to record the block, and 0 to end it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -19627,8 +19585,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs that a call with n blocks was refused. The message names the first block that is
-   at fault. */
+/* Counts and logs a refused call with n blocks. The message names the first at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -19724,10 +19681,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
     return held;
 }
 
-/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
-   replaces an old block may need memory here: if the new block is charged to an account, or if
-   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
-   counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most, but a block that replaces an
+   old one may need some here: for its account, or if another thread has ended the old one since.
+   Without it the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
                                   const mli_hold *hold) {
     uint32_t stack;
@@ -19885,9 +19841,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks, or none if an argument is bad. After any other error goes on, and
+   returns the last one. With MEMLORD_DEBUG logs one line for all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -19991,8 +19946,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
-   the old block comes back. */
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the old block is back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
@@ -20016,9 +19970,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
     return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened, and ends the call. First takes the memory for the
-   new entry, because the old block would be lost if there were no memory later. The debug line of
-   the call has both storages. */
+/* Records a realloc that has already happened, and ends the call. Takes the memory for the new
+   entry first, because the old block would be lost without it. The debug line has both storages. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
                                                  memlord_device device, uint64_t old_storage,
                                                  uint64_t new_storage, uint64_t bytes) {
@@ -20186,10 +20139,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped. No block
-   waits either if source and destination are the same storage, because the new block replaces the
-   old one at once. */
+   destination's device. After a success for whose fence no block waits, discards the fence: the
+   alloc of the source was dropped, or source and destination are the same storage, where the new
+   block replaces the old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
