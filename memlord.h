@@ -20258,56 +20258,44 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
-   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
-   is a span. A shared invocation has a record, from the first export until its last member has
-   left. A member is a context that is in the invocation: the one that exported it, and those that
-   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. Its base is the part of the level that the thread has published:
-   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
-   (MLI_RANK_JOINT), one for each record, also taken inside a shard of the map of blocks; cold, to
-   open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. A shared invocation has a record,
+   from the first export until its last member has left; a member is a context that exported or
+   adopted it. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record,
+   also taken inside a shard; cold, to open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
-                               mli_stamp_now */
-    uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
-                               blocks; both are signed */
+    uint64_t start, stamps; /* when it began; how long it lasted, by mli_stamp_now */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
-                               0: the host gave none */
+    uint64_t shapes;        /* the kept text of memlord_scope_shapes_set; 0: the host gave none */
 } mli_scope_run;
 
-/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
-   first member. Returns E_NOMEM if there is no memory for the record. */
+/* Shares the invocation of a thread's innermost span, with its context as first member. Returns
+   E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
-   the invocation is over. */
+/* Returns the invocation that an exported token names, or NULL if there is none or it is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
-   context has ended the scope, or the invocation is over. */
+/* Makes the caller's context a member of an invocation. Returns 0 if the exporting context has
+   ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
-   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
-   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
-   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. One in it adds the
+   base of its cell, less the level when it entered (`enter` is 1). One that leaves (0) adds the
+   level in place of the base. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
-/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
-   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
-   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
-   invocation changed each device. */
+/* Adds what a span counted (*v) to its invocation, and ends the membership of its context, in the
+   thread t (NULL: in none, and all levels are 0). If no member is left, returns 1, *v gets what the
+   whole invocation counted, and *sums, if not NULL, by how much it changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the context of a span as a member of the span's invocation, because the
-   context goes on there. Returns 1 if it is the first member that is counted. */
+/* In a forked child: counts the context of a span, which goes on there, as a member of its
+   invocation. Returns 1 for the first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* In a forked child: closes the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -20330,7 +20318,6 @@ struct mli_joint_state {
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
     return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
-/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
     mli_handle_close(&lord->joint->closed,
@@ -20340,8 +20327,7 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
-   0 without a cell. */
+/* Returns the level of a cell, or 0 without one. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -20403,8 +20389,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* the invocation's level has changed, so the highest level that another
-                             cell had before no longer counts */
+    if (held && !enter) { /* the earlier `high` of another cell no longer counts */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
@@ -20487,20 +20472,14 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
-   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
-   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
-   highest level since the thread last published the cell (added it to the device's counters). Each
-   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
-   removed; the totals of a scope come from the thread's own counters, so a call that counts does
-   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). Invariants: a scope or
+   a thread scope is never removed; the totals come from the thread's own counters, so a call that
+   counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
-   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
-   the span's context is in that thread. A span may end on a thread other than the one it began on.
-   It then adds to the thread scope of the thread that ends it. A context that adopts a scope has a
-   span of its own for that scope. */
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change while
+   its context is there. It may end on another thread, and then adds to the thread scope of that
+   one. A context that adopts a scope has a span of its own for it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -20517,24 +20496,21 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
-                                                 spans together changed the thread's level; a signed
-                                                 number */
-    /* A ring of the last invocations. `count` rises after an invocation is written, so the entry
-       that a thread is writing is not among the last MLI_RUNS_KEPT. */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the bytes by which all ended spans together
+                                                 changed the thread's level; signed */
+    /* A ring of the last invocations. `count` rises after an invocation is written, so the one
+       being written is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
-   thread holds no lock but the orphan lock. */
+/* Ends all scopes of a context that is in no thread. Requires: t holds at most the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two, the spans are independent of
-   the levels of any thread. Requires: the context has scopes. */
+/* Suspend the scopes of the context that a thread leaves, and resume those of the one that it has
+   entered. In between they depend on no thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -20542,8 +20518,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there, which never end. One
+   that was about to begin or to end may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* In a forked child: adds 1 to `running` for each invocation that a context is in. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -20551,27 +20527,24 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 
 #define MLI_SCOPE_NAME 200 /* most bytes that are kept of a scope's name */
 
-/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
-   characters. */
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes between two UTF-8 characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
-   which the scope changed each device. A thread scope of an earlier epoch adds only to
-   `running`. */
+/* Sums the thread scopes of a scope into *out and, unless that is NULL, the bytes by which it
+   changed each device into `devices`. One of an earlier epoch adds only to `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
-   copied. Leaves out those that the thread may have overwritten during the copy. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, without those that the
+   thread may have overwritten meanwhile. Returns how many. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
 /* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
-   added. */
+/* Sets the device time (memlord_scope_device_time) of all scopes to 0. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
@@ -20623,7 +20596,6 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
-/* Returns the live bytes of all devices. */
 static uint64_t mli_live_total(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
@@ -20631,10 +20603,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. If `s` is not NULL, adds to this thread scope the bytes by which
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
-   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
-   levels are 0. */
+/* Computes the totals of a span, adds the bytes by which it changed each device to `s`, if not
+   NULL, and raises the peaks of the next outer span to its own. `t` is the thread of its context,
+   or NULL: all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20676,8 +20647,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
-   memory and then call again. */
+/* Makes a scope, with copies of its path and its name, or returns MLI_AGAIN. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20752,10 +20722,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
-   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
-   there is no memory, and for the orphan record, which all threads without a record of their own
-   share. */
+/* Gets the span for a scope inside the innermost open one, made on first use. Returns E_STATE if
+   MLI_SCOPE_DEPTH_MAX are open, and E_NOMEM if there is no memory, and for the orphan record, which
+   many threads share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20848,7 +20817,6 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     mli_span_pop(now);
 }
 
-/* Ends the innermost span of a thread. */
 static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     mli_span_end(lord, t, t, &t->now);
@@ -20863,9 +20831,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
-   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
-   the innermost scope comes first. */
+/* Records an event for each scope of the context that a thread enters (`begins` is 1), the
+   outermost first, or leaves, the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -20978,9 +20945,8 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
-   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
-   the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the exporter has ended it, or if it is another
+   ledger's, and E_STATE if the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -21086,8 +21052,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
-                                        copies are acquires */
+    after = mli_u64_load(&s->count); /* stays after the copies, which are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -21122,8 +21087,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* In a forked child: sets all counts of running invocations to 0. mli_running_count then counts the
-   invocations that go on. */
+/* In a forked child: sets `running` to 0, before mli_running_count counts what goes on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -21212,8 +21176,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
-                                               adoptions */
+            ended += !t->now.span->adopted; /* the interposer is not told of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -21300,15 +21263,11 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags from the counts of all threads, and
-   lists the largest sites, stacks and tags. A selector (memlord_device) names one device, all
-   devices of a type, or all devices. A row has the counters of a device, site or tag. Owns no
-   state. May use books/ and services/scopes. Invariant: the counters of one row are summed under
-   the row's lock. Two rows are summed at different moments, so a report sums each device once and
-   uses that sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
+   lists the largest. Owns no state. Invariant: the counters of one row are summed under the row's
+   lock. Two rows are summed at different moments, so a report sums each device once and uses that
+   sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: how many records found no room, or are no longer
-   kept. */
+/* The columns of a device in reports: its statistics (MLI_STAT_), then the ledger's losses. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -21321,8 +21280,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its metric name
-   and help text in the format PROMETHEUS, and the function that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its metric name and help text
+   in PROMETHEUS, and the function that computes it. */
 typedef struct mli_rates_row {
     const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
@@ -21339,46 +21298,37 @@ MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i
 /* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
-/* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
-   devices. Each physical device counts once, even if the selector has several of its devices. */
+/* Completes a sum over devices by the statistics of physical devices, of which each counts once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
-   one of the values is known, it becomes that value. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two values
+   that are known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
-   peak may be too low. */
+/* Computes the statistics of a site. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
-   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
-   first. The search begins at the end of the list, because most items are below the last one and
-   are not inserted. */
+/* Inserts an item into a list of n items, with room for `cap`, by the number at offset `key`, the
+   largest first. Returns the new length. Searches from the end, because most items are small. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
-   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
-   sites. */
+/* Lists the largest sites of a selector and returns how many. Leaves out a site for which the
+   number that `order` names is 0. With `names` 1 looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
-   may be too low. */
+/* Computes the statistics of a tag. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
+/* Subtracts bytes from a sum, and stops at 0. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
-   mli_stat_lost. */
+/* Completes a sum over all devices by the counts that no device has: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -21389,10 +21339,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. After a collection (services/bands), a device starts no other collection
-   until its metric has moved. Ends this wait. */
+/* Resets the statistics of the devices, except those that each thread counts for itself: levels
+   stay, a peak becomes the present level, all others become 0. Forgets the last failed requests,
+   and ends the wait to rearm after a collection (services/bands). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
@@ -21616,8 +21565,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
-   those in *tagged. */
+/* Returns what has no tag on the devices of a selector, where *tagged has one. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -21806,20 +21754,17 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device. Allocates no memory. A holder is a tag, a site (a place
-   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
-   reports use this module. Owns no state. May use the counters of books/, and services/stats.
-   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
+/* Says who holds the bytes of a device, for memlord_explain, memlord_summary, the log of a failed
+   request and the verdicts of reports. Allocates no memory. Owns no state. Locks: the lock of one
+   row at a time. */
 
-/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
-   no block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
-   by tag, the arena holds only those of its bytes that have no tag. */
+/* The kinds of holders: a tag or a site; the blocks that have none; the arena. In a list by tag,
+   the arena holds only those of its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21830,31 +21775,26 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
-                                          same physical device */
-    uint64_t count, named;             /* the number of holders; the number of those that are a tag
-                                          or a site */
+    int elsewhere;                     /* 1: one is on another device of the physical device */
+    uint64_t count, named;             /* how many there are; how many are a tag or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
-   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
-   the device that the list is for, or 0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device or, if `phys` is NULL, on `dev`, by
+   tag or by site (`book`). `dev` is the device that the list is for; 0: not known. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
-   site that stands for arenas. Requires: the holder is a site or an arena. */
+/* Returns the file and line of a listed site or arena, and looks up no symbols. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
-   or a site. There is one exception: a list by tag that has several holders is written. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with devices if
+   there are others. Writes nothing without a tag or a site, unless a list by tag has several. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
-   at different moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is: at most 100, although the two may
+   have been read at different moments. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -21880,8 +21820,7 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device's bytes to a list. The bytes of all these holders add up to the
-   device's live bytes. */
+/* Adds the holders of a device's bytes, which add up to its live bytes, to a list. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -21980,38 +21919,31 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
-   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
-   (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
-   callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
-   count up to a batch of bytes before it publishes them (adds them to the device's published
-   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
-   band state; none while a callback runs. */
+   Invariant: no threshold is crossed without a band check, although a thread may hold back up to a
+   batch of bytes. Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys,
+   for the band state; none while a callback runs. */
 
-/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
-   for each thread that the ledger allows for. The mark check_above lies a margin below the
-   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
-   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
-   over all threads. Freed bytes are not published. Instead each thread checks each time it has
-   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
-   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
-   are never above the live bytes. After a collection a band waits to rearm: it starts no other
-   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
-   below the threshold. */
+/* When a band check is due. A mark is a number of published bytes; a publication that passes it
+   requests a check. The margin is the most bytes that threads have not yet published: a batch for
+   each thread that the ledger allows for. The mark check_above lies a margin below the threshold,
+   and is passed by the time that the live bytes reach it. Within a margin of the threshold the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published: each thread checks each time it has freed as many bytes as the device's free interval.
+   Cached bytes (reserved less live bytes) rise as live bytes fall; their mark check_below needs no
+   margin, because published bytes are never above the live bytes. After a collection a band waits
+   to rearm: it starts no other until its metric has risen by an eighth of the threshold, or has
+   fallen an eighth below it. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
-   Takes no lock if the device has no strategy and no device of its type can have one. */
+/* Finds the strategy that is in force for a device, stores it in the device's record, and returns 1
+   if there is one. If it has changed, the bands of the device no longer wait to rearm. Takes no
+   lock if no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
-/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
-   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
+/* Checks a device's bands and, if `safe` (host code may run), runs a collection if one is due. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 /* Does so on all devices that share the memory of `dev`: what is in use has changed for all. */
 MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_thread *t,
@@ -22022,16 +21954,15 @@ MLI_PRIVATE MLI_COLD void mli_phys_bands_check(memlord *lord, uint32_t dev, mli_
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
-   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
+/* Checks the bands of the devices of a phys, or of all if it is NULL, but runs no collection, after
+   strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
-   more. */
+/* Widens the margins of all bands for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares the counts of a device with its current marks again, and requests a check if a mark is
-   passed. Does nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if one is
+   passed, unless the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
@@ -22043,21 +21974,18 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants no band for these
-                                  devices */
+    size_t n;                  /* the number of bands; 0: the host wants none for these devices */
     const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
                                   default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
-                        devices */
+    uint64_t serial; /* rises along the list, callbacks for one device first */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
-                         MEMLORD_GC_QUIET */
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., which it serves, and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -22079,8 +22007,7 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
-   the band before the text. */
+/* Returns what is wrong with a band, or NULL. The caller writes the number of the band first. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
                  percent = mli_argument(&b->percent);
@@ -22248,18 +22175,15 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of its
-   physical device -- */
+/* -- the band check, under the lock of the device's phys -- */
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
                                force, and then only used_percent is set */
-    uint64_t whole, used;   /* the capacity or the limit (0: neither is known), and how many bytes
-                               of it are in use */
+    uint64_t whole, used;   /* the capacity or the limit, or 0; the bytes of it in use */
     uint64_t part;          /* how many bytes of `used` are the device's */
     int64_t least;          /* how many of these remain if all blocks are freed; INT64_MAX: all */
-    int due;                /* 1: a collection is due, because the metric has reached the
-                               threshold */
+    int due;                /* 1: a collection is due: the metric is at the threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
     uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
@@ -22267,9 +22191,8 @@ typedef struct mli_band_state {
     uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns the threshold of a band in bytes, or 0 if the band has no threshold now. A percentage is
-   a share of the physical device's limit or capacity, whichever is less. For the metric CACHED it
-   is a share of the reserved bytes. */
+/* Returns the threshold of a band in bytes, or 0 if it has none now. A percentage is of the phys's
+   limit or capacity, whichever is less or, for the metric CACHED, of the reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -22409,8 +22332,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the marks for the next check. */
+/* Sums the counts of a device, compares them with its band, and sets the next marks. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -22439,16 +22361,14 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
    device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
-                                             compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares as signed */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks, because both take the lock of the device's row
-   (its counters). */
+/* Returns 1 if a thread published bytes past the marks of a device while this one set the marks. A
+   later publication sees them, because both take the row lock. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22458,12 +22378,11 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
-   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier checks at its end. The
-   device is also evaluated once more if a publication has passed the marks that were just set. The
-   addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
-   call that ran the earlier one. */
+/* Evaluates the bands of a device and tells calls whether it is near its threshold. When it becomes
+   near, evaluates once more after a barrier: the second sum includes every call that counted
+   before, and every later call checks at its end. Does so also if a publication has passed the
+   marks that were just set. The addition to `checks` in mli_band_check orders two checks: the later
+   one sees the counts of the call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -22513,8 +22432,7 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
-   NULL if it is not in the list. */
+/* Takes a callback off the list, waits until no other thread runs it, and returns it, or NULL. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -22538,8 +22456,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
-   a number of mli_serial_next. */
+   the device. Returns 0 if there is none, but for those that were added after `newest`. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uint64_t newest, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -22577,9 +22494,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
-   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
-   and those that failed. */
+/* Numbers a collection that is about to begin: e->device_runs on the device, and e->total_runs on
+   the ledger, with this one and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22625,9 +22541,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, const memlord_gc
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. A callback that
-   is added during the run is first called in the next one. Requires: this thread has set
-   `gc_running`. */
+/* Runs the callbacks of a device, but none that is added meanwhile, then clears `gc_running` and
+   updates the bands. Requires: this thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -22649,8 +22564,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, e, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
-                                                            gc_running */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with what sets gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
@@ -22659,8 +22573,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
-                                         that has only freed has none yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, which a thread that has only freed lacks */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22730,9 +22643,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
-   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
-   list. */
+/* Updates the strategies in force, the marks, and the pollers, after a change of strategies or
+   callbacks. Then no device uses a strategy that is not in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22884,25 +22796,22 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* checked before mli_dev, because mli_dev makes the device
-                                     known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which makes the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
-   slot on the page: the bytes that it holds on each physical device, its requests to the other
-   ledgers, and its answers. The owner of slot k locks byte k of the file (fcntl). May use os/
-   and base/. Invariant: only the ledger that holds this lock writes the slot. Lock: neighbours,
-   which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page. Each ledger has a slot on it: the bytes that it holds on each
+   physical device, its requests to the other ledgers, and its answers. Invariant: only the ledger
+   that locks byte k of the file (fcntl) writes slot k. Lock: neighbours, which services/neighbours
+   holds. */
 
 #define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* The system drops the lock of a slot when the process ends, so a process that is killed at any
-   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
-   never used as an index. */
+/* The system drops the lock of a slot when the process ends, however it ends. A value that is read
+   from the page may be anything, so it is never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22910,8 +22819,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000 /* the most ms that memlord_pressure_raise waits for answers */
 
-/* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
-   and of 64 bits can share a page. */
+/* A slot consists of words of 64 bits, so that programs of 32 and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
@@ -22930,10 +22838,8 @@ typedef struct mli_page_device {
 typedef struct mli_page_slot {
     uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
-                                          ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees what `devices` has */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* by slot: its last request that this ledger has answered */
+    uint64_t request; /* the ledger's last request; stored after `devices`, for whoever reads it */
     uint64_t owner;   /* a new number each time a ledger takes the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22942,10 +22848,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits until the counter changes (a futex) */
-        mli_u32 resting; /* bit k is 1 if device k of the slot rests (the ledger runs no collection
-                            callbacks for it for a while); only the slot's owner writes this word */
+        mli_u32 rings;   /* rises with each request to the ledger and each answer (a futex) */
+        mli_u32 resting; /* bit k: the ledger runs no collections for device k of the slot for a
+                            while; only the slot's owner writes this word */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22957,20 +22862,17 @@ typedef struct mli_page {
 /* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0, -1 if another
    ledger holds the lock, or 1 if the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
-/* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* Opens the page at a path and maps it. It makes the file if it is missing. *fd gets the descriptor
-   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a
-   cancelled thread would keep the neighbours lock. */
+/* Maps the page at a path, and makes the file if it is missing. *fd gets the descriptor for the
+   locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes the start of the path of a page whose name has no '/': the directory and the start of the
-   file's name. */
+/* Writes the start of the path of a page whose name has no '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -22985,10 +22887,8 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
 /* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
-   the owner also sees the words before it. */
+   with the stores of an owner or of an answer. The owner is the last word. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
-/* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
@@ -22996,22 +22896,20 @@ MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
-/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
-   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
-   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
-   wait for this memory. */
+/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit or,
+   without a limit, the boot id of the machine. `root` is as in mli_proc_root. `stall` gets the path
+   of the file by which the kernel tells that tasks wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
 
 /* Frees a slot, unmaps its page and closes the descriptor. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
-   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for the memory (a cgroup's or the machine's) of the
+   file at `path`. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
-   watches. The call never waits. */
+/* Returns 1 if tasks have waited for memory since the last call, or -1 if none watches. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -23032,15 +22930,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the pressure page's file: a multiple of every
-                                       memory page size up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* a multiple of every memory page size up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
-                             the constants without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but hides them without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -23130,9 +23026,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
-   lock after the end of the parent. */
+/* Maps a page. The file is opened twice, for the mapping and for the lock, because a forked child
+   inherits the mapping, and would keep the parent's lock with the same descriptor. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -23264,9 +23159,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
-   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
-   Documentation/accounting/psi.rst. */
+/* Asks for an event when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel accepts only multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -23306,8 +23200,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
-                has another layout */
+    struct { /* as the kernel expects; a 32-bit timespec may have 64-bit times */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -23335,13 +23228,10 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
-   it has, and how many are in use. The module computes from samples, limits, plans and pressure
-   whether a request has room, and says why a request is refused. It keeps what the host says of its
-   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
-   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
-   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
-   sources and their callers, then phys for a sample. */
+/* Owns the capacity sources, computes whether a request has room, and says why one is refused.
+   Keeps what the host says of its memory pools. Invariants: one thread at a time calls a source for
+   a physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks
+   for sources and their callers, then phys for a sample. */
 
 /* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -23358,40 +23248,37 @@ typedef struct mli_capacity_reader { /* a capacity source */
 } mli_capacity_reader;
 /* Returns the capacity source of a device type. Its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
-/* Samples a physical device through its source, then checks the bands of its devices. Returns
-   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
-   E_UNKNOWN if the source gave no usable sample. */
+/* Samples a physical device through its source, then checks the bands there. Returns E_STATE if
+   another thread does so, E_UNSUPPORTED without a source, and E_UNKNOWN without a usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Samples a physical device if it has no running poller and its last sample is older than the
+/* Samples a physical device without a running poller, if its last sample is older than the
    interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples each physical device whose sample is too old for a report, by the same rule as
-   memlord_headroom. With `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, as memlord_headroom does. With
+   `own` 1 runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace these numbers would name other processes,
-   so the name is "" there. */
+   the first pid namespace does, so the name is "" inside another one. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
 /* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
-   other processes of a sample. Writes nothing if the sample has none. */
+   other processes of a sample, if it has any. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
-   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
+   device, `covered` are for the request itself. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
-   function returns 1, it stores the present time plus 1 ns in *last. */
+/* Returns 1 at most once a second by the ledger's clock, else 0. *last begins at 0. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts a request that is over the limit of its account, logs such requests at most once a second,
-   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
+   and returns 1. Returns 0 if it is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -23401,14 +23288,12 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* for each type: how often its
-                                                                    source was set; guarded by the
-                                                                    callbacks lock */
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: how often it was set;
+                                                                    under the callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
-                               mli_log_due */
+    mli_u64 account_logged; /* when one over an account's limit was last logged: mli_log_due */
 };
 
 /* -- sources -- */
@@ -23538,8 +23423,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-/* Replaces the capacity source of a device type, waits until no other thread is in the old source,
-   and forgets the old samples. */
+/* Replaces the source of a device type, once no thread is in it, and forgets its samples. */
 static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -23583,10 +23467,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
-   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
-   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
-   callback. */
+/* Returns 1 if a function that reads the capacity may run a source on this thread: not under
+   MEMLORD_FLAG_DEFER, nor inside code of the host that MemLord called: an allocator, a logger, a
+   try function, a fence, a source or a callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
@@ -23603,10 +23486,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
-   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
-   The result is 1 at most once in an interval, because each sample, also a failed one, sets
-   `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device: there is no
+   sample, or it is older than three poll intervals and no poller runs. Returns 1 at most once in an
+   interval, because a failed one sets `sampled`, too. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -23638,9 +23520,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. A device that the ledger has not seen yet is added if its type has a source that may
-   run now. */
+/* Finds the physical device of a device, and samples it if that is due. Adds a new device if its
+   type has a source that may run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23686,8 +23567,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
-   `covered` to the bytes left. */
+   the bytes that tickets hold there, `covered` are for the request, so they count as left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -23722,8 +23602,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
-   its physical device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and what holds most there. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -23791,8 +23670,7 @@ static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, ml
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
-   not 0. */
+/* Sets the limit of a physical device in bytes or, if not 0, as a `fraction` of its capacity. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -23893,8 +23771,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
-                                                             above the maximum, too */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 is above it, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -24127,18 +24004,15 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
-   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
-   listener, the thread that waits for requests. May use services/pages, services/room and
-   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
-   module out. Lock: neighbours. */
+/* Owns the ledger's slot on the pressure page, with which it asks its neighbours for memory and
+   answers them; to wake another ledger, it rings the bell of that slot. Also owns the listener, the
+   thread that waits for requests. Invariant: only the owner of a slot writes it.
+   MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when another ledger has rung this ledger's bell;
-                            NULL: no thread waits */
+    mli_os_event *event; /* set when this ledger's bell was rung; NULL: no thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -24148,31 +24022,29 @@ typedef struct mli_raise {
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* The functions that other modules call once a page has been opened. They are called through a
-   pointer, so that a program that opens no page does not link them. */
+/* The functions that other modules call once a page has been opened, by a pointer, so that a
+   program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work on this thread */
-    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
-       child. */
+    /* Starts the listener unless it runs, when a page is opened, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
-       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of
-       requests until raise_end. */
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of requests
+       until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
-       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
-       that ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 while some have not answered yet, and -1
+       once all have, or if the page is closed. A process that ended has released all that it
+       held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
+    /* Leaves the page when it is closed or the ledger ends. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
-/* Returns the functions, or NULL while no page has been opened. The acquire load pairs with the
-   store in memlord_pressure_open. */
+/* Returns the functions, or NULL before a page is opened. Pairs with memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
@@ -24186,8 +24058,7 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
    that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
-                       back */
+    uint64_t ms;    /* of the rest, in ms; doubles with each run that gave nothing back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -24198,8 +24069,7 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the memory that the process may use */
-    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for memory; -1:
-                              none */
+    int stall_fd;          /* by which the kernel tells of tasks that wait for memory; or -1 */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -24260,8 +24130,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a killed process does not free its
-                                                               slot; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -24275,8 +24144,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
-   fail on it. */
+/* Fills in the bytes that the ledger holds on a physical device, and whether allocs fail. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -24397,9 +24265,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: the
-                                                                           page that its parent
-                                                                           mapped */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: its
+                                                                           parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -24469,10 +24336,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
-   or through all devices if `needed` is 0. For each device, calls mli_fences_retire and then the
-   collection callbacks. Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a
-   callback ran. */
+/* For each device of a phys, ends blocks (mli_fences_retire) and runs the collection callbacks,
+   until these have reclaimed `needed` bytes, or for all if it is 0. Returns the reclaimed bytes.
+   Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24555,8 +24421,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
-                                                             meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger kept its slot */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -24564,8 +24429,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the kernel whether tasks have waited for main memory. If they have, runs the callbacks of
-   the devices that use main memory. */
+/* If tasks have waited for main memory, runs the callbacks of the devices that use it. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -24596,8 +24460,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once: a source may block, and
-                                                            neighbours wait meanwhile */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: a source may block */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -24638,8 +24501,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread uses a bell or answers requests, this function does nothing, and a
-   later call replaces the page. */
+   another page; but not while a thread uses a bell or answers requests. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24676,11 +24538,9 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
-                                      wait */
+        rung = mli_u32_load(bell); /* before the work, so that a ring from here on ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
-                                                answer */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -24720,18 +24580,15 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
-                                                                                  new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
-   Requires: the neighbours lock. */
+/* Publishes a request for device k of the slot, and lists it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
-                                       only grow */
+    const uint64_t now = mli_now(); /* the time, so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -24768,8 +24625,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, because the thread that handles
-                                            the answers needs the lock */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, which the answers need */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -25008,18 +24864,13 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
-   saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
-   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
-   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
-   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
-   holders and stacks are of one moment. */
+/* Owns the snapshots, the recorders, and the holders of each device at its peak. Invariants: a
+   snapshot does not change once it is in the list, which is in order of time; one that is evicted
+   while a report reads is freed after the last reader. Lock: snapshots, not held while blocks, tags
+   or sites are visited, but held while mli_stacks_hold notes the peak, so that holders and stacks
+   are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
-                             report can add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -25027,44 +24878,35 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
-                     no site */
+    uint32_t row; /* the number of the tag or site; 0: the bytes that have none */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
-                                                       bytes */
-    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
-                                  holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
-                                  has */
+    uint64_t live, pending, reserved, peak, blocks; /* in bytes, but for `blocks` */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_...: the index of its first holding in the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_...: how many holdings the device has */
 } mli_device_usage;
 
-/* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
-   device number; the largest blocks (memlord_block_info); and the holdings of all devices. */
+/* A snapshot. Three arrays follow it in memory: the usage of each device, by dev; the largest
+   blocks (memlord_block_info); and the holdings of all devices. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
-                                  read */
+    struct mli_snapshot *next; /* in the list of evicted ones that readers may still read */
     size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
     uint64_t time;             /* when the snapshot was taken, in ns since the ledger was made */
-    const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
-                                  periodic */
+    const char *name;          /* of a checkpoint, a kept string; NULL: the snapshot is periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
-   of readers. */
+/* A reader of the list of snapshots, a part of a report; the snapshots lock guards their list. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
-                             bytes then */
-    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
-                             (memlord_arena_add) */
+    uint64_t time, bytes; /* when they were noted, by the ledger's age; the live bytes then */
+    uint64_t arena;       /* the part of `bytes` in arenas */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -25075,22 +24917,19 @@ typedef struct mli_holders {
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
-   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
-   tag if the ledger had no tag at that time, and none by site if it had no site. */
+/* Returns the holdings of a device in a snapshot by MLI_BOOK_TAG or MLI_BOOK_SITE, the largest
+   first, and sets *n to their number. If that is less than MLI_HOLDERS, they have all live bytes of
+   the device. There are none if the ledger had no tag, or no site, at that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n);
-/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
-   no memory. */
+   is 1, blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
-/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
-   freed before mli_snapshots_unpin of the same reader. */
+/* Copies the list of snapshots for a report and returns its length. Those in it are not freed
+   before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
@@ -25106,23 +24945,19 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Takes a snapshot if one is due, and if calls of the host take the snapshots
-   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
+/* Takes a snapshot if one is due and calls of the host take them (MEMLORD_FLAG_NO_SNAPSHOT_THREAD).
+   Requires: the thread holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
-/* At a safe point: for each recorder that was started but has no running thread, saves what is
-   due. */
+/* At a safe point: saves what is due for each started recorder that has no running thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
-/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
-   parent. */
+/* In a forked child: starts the thread that takes snapshots, if the parent had started it. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
-   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Notes a device's holders anew after its peak was reset. Requires: not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
-   copy is replaced by the memlord_site that reports now display for it. */
+/* Copies the holders of a device, each site as reports display it now. Returns 0 if it has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
 /* Returns why a description of a ledger (memlord_desc) is refused, or NULL if it is not. */
@@ -25149,8 +24984,7 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
-                                    again */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms of a recorder's wait before it looks at the clock */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -25175,8 +25009,7 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
-                      site */
+    uint64_t left; /* the device's bytes that have no tag or, by site, no site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -25283,8 +25116,7 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
-   snapshot of the list. */
+/* Returns 1 if a device, or all together, held more in a snapshot than in any other listed one. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -25327,14 +25159,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Adds a snapshot that is no longer in `at` to the list `out`. Readers may still read the snapshots
-   in `out`. */
+/* Adds a snapshot that is no longer in `at` to `out`, where readers may still read it. */
 static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
     s->next = state->out;
     state->out = s;
 }
-/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
-   while there are readers. */
+/* Empties the list of evicted snapshots for the caller to free; NULL while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -25452,8 +25282,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs on the thread of a recorder: saves at the recorder's interval, and serves requests for
-   reports. */
+/* The thread of a recorder: saves at its interval, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -25498,9 +25327,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 
 /* -- the holders of a device at its peak -- */
 
-/* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
-   that saw more bytes stay. */
+/* Stores the holders of a device with `live` bytes: its largest tags, with the untagged blocks as
+   one more, and its largest sites. Of two threads at once, the one that saw more decides. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -25529,8 +25357,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
-                                                         above it */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, which is not below `live` */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
@@ -25582,10 +25409,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The thread that
-   takes snapshots is started again later. The export stops, because its file belongs to the
-   parent. */
+/* Mends a forked child. The readers of this thread stay, because their reports go on. The threads
+   of recorders are gone; the one that takes snapshots starts again later, and the export stops,
+   because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25599,8 +25425,7 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
-                                         `due` to never */
+    if (mli_snapshots_in_calls(lord)) /* it was never, if a thread took a snapshot at the fork */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25658,26 +25483,20 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
-   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
-   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
-   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
-   record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+/* Owns the contexts of fibres. A swap puts the thread into another context. Invariants: each
+   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
+   record. */
 
-/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
-   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
-   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
-   thread, or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, back to its
+   own. With `locks` 1 takes the lock of each record; with 0 the caller holds all these locks.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
-   scopes. */
+/* Removes the tags, tickets, account and stream of a context. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
-   invocations. */
+/* In a forked child: counts the open scopes of fibres' contexts as running invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -25686,11 +25505,10 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
-   thread is in it, `kept` has the context that this thread was in before. The host's
-   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
-   and the serial. The serial rises with each swap, so that an older copy of the words no longer
-   matches. */
+   one in `kept`: that of the fibre or, while a thread is in it, the one that this thread was in
+   before. The host's memlord_context has three words: the generation of the ledger, the handle of
+   the record, and the serial, which rises with each swap, so that an older copy of the words no
+   longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25806,9 +25624,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
-                                                           without a record of their own, so it has
-                                                           no context */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves many threads, so
+                                                           it has no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25819,11 +25636,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
-   E_STATE if mli_context_lock finds no record. A thread that is in the context leaves it first.
-   Also returns E_STATE if the record does not have its fibre's context after that. This cannot
-   happen to a thread that leaves its fibres in the reverse of the order in which it entered
-   them. */
+/* Ends what is open in the context of a fibre, which its thread leaves first, and closes its
+   record. Returns E_STATE if mli_context_lock finds no record, or if the record does not have its
+   fibre's context then, which cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25846,8 +25662,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
-   adopted scopes. */
+/* How many of a context's open tags and scopes the interposer has, without adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25866,8 +25681,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
-                                             not get */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0], the default tag, is not for the interposer */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -25884,8 +25698,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* set here, because a record may never have
-                                                           been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -25916,8 +25729,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
-                                 an allocator */
+        *r = MEMLORD_E_STATE; /* another ledger's, or called inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -25960,37 +25772,31 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
-   fibre is work of the host that moves between threads; its context has its open tags and scopes.
-   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
-   thread takes a record, the scopes of the record have ended. Lock: registry. mli_threads_sweep
-   takes it; the callers of the other functions hold it. */
+/* Frees the ledger's records of threads that have ended, for other threads. Owns no state.
+   Invariant: when another thread takes a record, the scopes of the record have ended. Lock:
+   registry. mli_threads_sweep takes it; the callers of the other functions hold it. */
 
-/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
-   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
-   From then on another thread may take the record. Requires: the caller holds the registry lock.
-   The function first adds 0 to the owner, so that its reads come after the caller's check that the
-   thread has ended. The store of the owner pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the fibres' contexts that it is
+   in, ends its scopes, the innermost first, and clears the owner, so that another thread may take
+   it. First adds 0 to the owner, so that the reads come after the check that the thread has ended.
+   The store of the owner pairs with mli_thread_spare. Requires: the registry lock is held. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: releases the record of a thread that does not exist there, and forgets the
-   thread's scopes. See mli_spans_forget. */
+/* In a forked child: releases the record of a thread that is not there: see mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call that took the last free record runs
-   the sweep when the call ends, if there are at least twice as many records as threads that the
-   last sweep found living. So the number of records is at most 16, or at most twice the number of
-   living threads if that is more. The cost is bounded, too, because a sweep checks each record
-   once, and at least half of the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended, but made their first call so late that the exit hook
+   no longer ran. A call that took the last free record runs the sweep when it ends, if there are at
+   least twice as many records as threads that the last sweep found living. So there are at most 16
+   records, or twice as many as living threads; and at least half of those that a sweep checks were
+   made or claimed since the last one. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
-/* Resets the parts of a thread's record that last over several calls: its context and its
-   events. */
+/* Resets what lasts over several calls in a thread's record: its context and its events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);
@@ -26043,17 +25849,12 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
-   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
-   is due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
-   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
-   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
-   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+/* Does the work that is due at the end of a call and at a safe point; the ledger's alert mask has a
+   bit for each kind. Reaches services/pollers by a pointer of the ledger, because that includes
+   this module. Owns the list of the threads that wait for frees. Locks: callbacks, for the list;
    none while host code runs. */
 
-/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
-   guards the list of these records. */
+/* A thread that waits for frees, on its stack. The callbacks lock guards their list. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
@@ -26062,18 +25863,17 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
-   of a call sets the waiter's event once enough bytes were freed. */
+/* Puts a waiter on the list, and takes it off. In between, the end of a call sets the waiter's
+   event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
-   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
-   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
-   samples physical devices that have no poller, and runs band checks. It runs host code. */
+/* Does the work of a safe point, which runs host code: starts missing pollers, answers neighbours,
+   saves a snapshot and an export that are due, writes a requested report and, for a selector's
+   devices, ends freed blocks whose fences are done, samples without a poller, and checks bands. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
 
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
@@ -26126,11 +25926,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
-   cleared before the check runs. So a new request that comes during the check stays, and a later
-   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
-   type are done. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Without
+   MEMLORD_FLAG_DEFER host code may run and threads may start. A request for a band check is cleared
+   before the check, so that a new one meanwhile stays for a later call. With `asks` 1 also asks
+   fences of one queue of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -26227,10 +26026,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
-   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
-   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   may need its samples, or if the host asks for pollers. Locks: none. */
+/* Owns the pollers. Invariant: a poller starts only if a band may need its samples, or if the host
+   asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -26310,9 +26107,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
-   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
-   devices. */
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start; under MEMLORD_FLAG_DEFER, when calls request none, those of all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -26320,9 +26116,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER calls leave the work of mli_serve to the poller. Without
-   that flag calls check the bands, and the poller samples, calls mli_fences_retire and writes
-   requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it has the work of mli_serve. Otherwise calls check the
+   bands; the poller samples, calls mli_fences_retire and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -26407,10 +26202,8 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
-   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
-   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   how often and how long a request retries. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
    threads, phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
@@ -26451,10 +26244,9 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
-   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
-   event left to wait for. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` (mli_phys_freed), or
+   until the neighbours have released as many, but at most `ms` ms. Does not wait if the system has
+   no event left to wait for. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -26474,8 +26266,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed counts each free, or the free wakes
-                                  this thread */
+    mli_barrier_threads(lord); /* from here on each free counts, or wakes this thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -26497,8 +26288,7 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that other tickets gave to the request's own one */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* of the request: see mli_call */
@@ -26529,17 +26319,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
-   that gave them. */
+/* Ends a request's own ticket. What no alloc has taken goes back to the tickets that gave it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
-   no memory for the record, the block counts as dropped. The request succeeds all the same, because
-   the caller has the storage. */
+/* Records the new block, from the request's own ticket alone. Without memory it counts as dropped,
+   and the request succeeds all the same, because the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_call own, *call = mli_call_get(q->lord, &own, q->opts.site);
     call->caller = q->caller;
@@ -26549,8 +26337,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
-   request of its device. */
+/* Counts a request for which no attempt found memory, as its device's last failed one. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -26641,9 +26428,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
-   the bytes are reserved. */
+/* Runs the attempts, and records the block of the one that succeeds. A storage of 0 or UINT64_MAX
+   counts as failed, because no ledger can record it. Requires: the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -26753,14 +26539,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
-   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A detached block is off the map while its realloc is open, and still
-   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
-   use books/. Invariants: no thread changes the map meanwhile; the first check that fails ends the
-   comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences, from
-   begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. Owns no state. Invariants: no
+   thread changes the map meanwhile; the first check that fails ends the comparison, and its line is
+   logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys, one at
+   a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26776,10 +26558,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
-                                        look-up begins (their home) */
-    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
-                                        but they still count */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* off the map during an open realloc, but counted */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
                                         weights (the bytes that such a block stands for) */
@@ -26820,8 +26600,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
-   subject finds the row. */
+/* Returns 1 if a row has a subject by which a look-up finds it. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26890,8 +26669,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
-   their bytes is right. */
+/* Checks that the parts of a block lie within it, in order, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26947,8 +26725,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
-   sum. */
+/* Checks that a picked block is in the table, and adds it to the sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -27044,8 +26821,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
-   row itself). */
+/* Sums what the threads count on a row. *base gets what they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -27092,9 +26868,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. It is not known on which rows they count, so only their sum over all devices is
-   exact. */
+/* Checks the counts of a row against the map. Detached blocks count, but it is not known on which
+   rows, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
