@@ -27088,20 +27088,17 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
-   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
-   report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report. A series is the live bytes of a device, a tag or
+   a site over the snapshots. Owns mli_series_list, a part of a report. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
-   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
-   MLI_GROWTH_NS, because the first moments of a program do not show how much it grows in a minute.
-   The line begins in the first half of the time from the first snapshot to the last, and fits with
-   an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by at least 1 % of the capacity in
-   all. A line through its second half rises at least half as fast. The last snapshot has at least
-   the mean of the line's snapshots, because a program that frees all at its end does not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines meet these conditions, only lines whose R2 is at most
-   0.02 below the highest R2 remain, and the longest of them is taken. */
+   one, by least squares. It has at least MLI_GROWTH_POINTS snapshots over at least MLI_GROWTH_NS,
+   begins in the first half of the time, and fits with an R2 of at least 0.8. It rises by at least 1
+   MiB a minute, or by at least 1 % of the capacity in all, and a line through its second half rises
+   at least half as fast. The last snapshot has at least the mean of the line's snapshots, because a
+   program that frees all at its end does not grow. No snapshot before the line has more bytes than
+   its middle, so that the last tooth of a sawtooth is no growth. Of several such lines, those with
+   an R2 of at most 0.02 below the highest remain, and the longest is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* the most series of tags, and the most series of sites, in a report */
@@ -27114,39 +27111,32 @@ typedef struct mli_series { /* the live bytes of a device, a tag or a site over 
     uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: whose bytes the series has */
     uint32_t dev;     /* the ledger's number of the device */
-    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
-                         none, or for a device */
+    uint32_t row;     /* the tag or site on the device; 0: the bytes without one, or the device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
-                                                MLI_BOOK_... */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
-                                                by MLI_BOOK_..., the highest `most` first; those of
-                                                devices are not here */
-    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
-                                                all */
+    uint32_t count[MLI_BOOKS];               /* how many series there are, by MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by MLI_BOOK_..., those of tags and of sites with the
+                                                highest `most` first */
+    size_t growing, growing_all;             /* how many are in `grows`, and how many grow in all */
     mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* Collects the series of n snapshots. Requires: the list is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                                              const mli_snapshot *const *snapshot, uint32_t n);
-/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
+/* Returns the bytes of a series in a snapshot, or UINT64_MAX if it is not listed there. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot);
-/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
-   device, or 0 if it is not known. */
+/* Adds the series of a device that grow to list->grows. `capacity` is 0 if it is not known. */
 MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity);
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
-   list lacks this series. Otherwise raises the series' `most` to these bytes if they are more.
-   Keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot: adds its series, or raises `most`. Keeps
+   the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -27288,94 +27278,77 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
-   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
-   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
-   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
-   services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, the live blocks that were allocated since a mark. Owns
+   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. Locks:
+   those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
-                     bit 40 and the scope from bit 48 */
-    mli_entry of; /* an entry for mli_block_copy_out: word1 has the device, and word2 has the rows
-                     and the birth of one block of the group; the rest is 0 */
+    uint64_t key; /* as in a word2, with the device from bit 40, the scope from bit 48 */
+    mli_entry of; /* for mli_block_copy_out: the device, and rows and birth of one of its blocks */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
-    int lost;               /* 1: some blocks are in no group */
+    int lost;               /* how many there are; of them, shown */
     size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
                                start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
     mli_leak_group *at;     /* the groups; NULL if there was no memory, or no live block */
 } mli_leak_table;
 
-/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
-   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
-   zeroed. */
+/* Allocates the groups of a table: a power of 2, at least 64 and twice the number of blocks, but at
+   most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
-/* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
-/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
-   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
-   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
-   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
-   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
-   many small blocks may be too low. The sums of the table count every block in either case. */
+/* Adds a live block to the group of its site, tag, scope and device, in one of MLI_LEAKS_TRIED
+   places. If all have other groups, sets `lost`, and replaces the smallest if it has fewer bytes
+   than the block. With at most MLI_LEAKS / 2 groups the table has every group with a probability of
+   about 99 %. With more it has the large groups, but a group of many small blocks may be too low.
+   The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns a memlord_block_info with the device, site, tag and scope of a group. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
-   0, leaves out the site. */
+/* Writes a group, as in "cuda:0 [weights] in load read_tensors loader.c:12", if `site` with it. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
-   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
-   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
-   are added up by their tag. */
+   groups there are. The groups tell the tags, scopes and devices of its blocks, unless some are in
+   no group. Blocks without a site are added up by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
     uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
-typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
-                                  devices */
+typedef struct mli_leak_site { /* the leaked blocks of a site, of all tags, scopes and devices */
     uint64_t bytes, blocks;
-    const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
-                            NULL if the blocks have neither */
+    const void *subject; /* the site's record, or the tag of blocks without one; NULL: neither */
     int is_site;
     size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
-    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; if some of
-                                       the blocks are in no group, these numbers are not known, and
-                                       devices is 0 */
-    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
-                                       some of them are in no scope */
+    uint32_t devices, tags, scopes; /* how many the blocks have; not known, with `devices` 0, if
+                                       some of the blocks are in no group */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the number of the last site, tag, scope and device that
-                                             is counted; later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the last site, tag, scope and device that is counted */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* for each row of a site: the sum of its blocks; then, for each row of a
-                            tag: the sum of its blocks without a site; NULL if there was no
-                            memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
-                            listed site that has it */
+    mli_leak_sum *sum;   /* for each row of a site the sum of its blocks, then for each row of a tag
+                            that of its blocks without a site; NULL: there was no memory */
+    unsigned char *seen; /* for each tag, scope, device: the last listed site that has it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
-    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
-                                    the site is not listed */
+    unsigned char of[MLI_LEAKS]; /* each group's site in the list, from 1; 0: not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
@@ -27383,8 +27356,7 @@ MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, 
                                               uint32_t tags, uint32_t scopes);
 /* Adds a leaked block. `rows` has the numbers of its site and tag, as an entry's word2 has them. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
-   all blocks are added. */
+/* Lists the sites, sorts the groups, and finds the sites of these. Requires: all are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
@@ -27414,8 +27386,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product's top 12 bits, which depend on
-                                                        every bit of the key */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* depends on every bit of the key */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -27512,8 +27483,7 @@ static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t firs
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* leaves out a row that was added since
-                                                              the capture */
+        if (!home || home == row || home > rows) continue; /* leaves out a row that is new */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -27573,9 +27543,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what was
-                                                                             added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what is
+                                                                             new */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -27633,16 +27602,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
-   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
-   if only some allocs are picked to have a stack. May use the reading functions of books/ and
-   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+/* Owns mli_report, the capture that a report is written from. A line is an item of a list in a
+   report. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
    functions; none during a call of the host's memlord_write_fn. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
-   so the sum of such a list may differ from the capture. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once. It reads the
+   whole lists of sites, scopes and events only while it writes them, so their sum may differ from
+   the capture. */
 
 /* The maximum number of lines of each list in a report. */
 #define MLI_TOP_SITES 50
@@ -27654,39 +27620,29 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
 #define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
-#define MLI_SIZES 50    /* the number of size classes of blocks. Class 0 has blocks of 0 bytes.
-                           Class k has blocks of 2^(k-1) to 2^k - 1 bytes. The last class has
-                           blocks of 2^48 bytes, the most that a block can have */
+#define MLI_SIZES 50    /* size classes: 0 has blocks of 0 bytes, k those of 2^(k-1) to 2^k - 1, and
+                           the last those of 2^48 bytes, the most that a block can have */
 
-/* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
-   known, and INT64_MIN for a difference that is not known. In place of such a value TEXT
-   writes a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
+/* UINT64_MAX stands for a value that is not known, and INT64_MIN for such a difference: TEXT writes
+   a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
     uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
-    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
-                         about the whole device */
+    const char *name; /* what the line is about; NULL: the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free`
-                                   include the change of the ledger's bytes since then */
+    uint64_t total, used, free; /* from the last sample, with the ledger's change since */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
-                                   allocs */
+    uint64_t limit, held;       /* the limit; the bytes that are reserved for later allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
-                                   this process */
+    uint64_t self, rest;        /* self: what the ledger knows; rest: the others here */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers hold on the device, as they say on
-                                   the pressure page, a file that ledgers share; UINT64_MAX if
-                                   they hold none */
-    int64_t unaccounted;        /* used - self - context - neighbours, with `total` in place of
-                                   `used` if `used` is larger */
-    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
-                                   if the capacity is not known */
+    uint64_t neighbours;        /* what other ledgers on the pressure page hold; UINT64_MAX: none */
+    int64_t unaccounted;        /* used (at most total) - self - context - neighbours */
+    uint64_t fullness;          /* the sort key: used / total in 10^-8, plus 1; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
@@ -27700,9 +27656,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If the report's `by_peak` is
-                     1, the bytes at the peak take the place of the live bytes */
+    uint64_t key; /* the sort key: those with live bytes come first, by these, then the others, by
+                     their allocated bytes; with `by_peak` those at the peak replace live ones */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27726,119 +27681,89 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices at the capture; the numbers below are of that moment,
-                         too */
+    uint32_t devices; /* how many there were at the capture, as for the numbers below */
     size_t tags;      /* the number of tags, each counted once for each device */
     size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
     uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
-    uint64_t site_total;   /* the number of sites, each counted once for each device, plus the
-                              number of arenas; `site` has the largest sites and arenas */
+    uint64_t site_total;   /* the sites, by device, and arenas; `site` has the largest */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
-                              program. Sites and stacks are then in the order of their bytes at a
-                              peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* the first error other than a failed write, for example that there was
-                              no memory for a list */
-    int exports;           /* 1: the ledger saves an export (a report that is saved at an interval),
-                              or did so before */
+                              program: sites and stacks are ordered by their bytes at a peak */
+    memlord_result result; /* the first error other than a failed write */
+    int exports;           /* 1: the ledger saves exports, or did so before */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
-    size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
-                              `lifetime` and `top_device` */
+    size_t device_size;    /* at `stat`, with `phys`, `sizes`, `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* each device's peak and dev, the highest peak first */
     mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
-                                   dev - 1 */
-    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
-                                   are devices */
+    memlord_stats total, *stat; /* the sums over all devices; the statistics of each, by dev - 1 */
+    mli_phys_line *phys;        /* one element more than there are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* a binary heap of the largest blocks. Its elements are in `block`. The walk
-                        over all blocks uses it */
-    mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
-                              no stacks, or if there was no memory */
+    mli_largest top; /* a binary heap of the largest blocks, in `block`, for the walk over all */
+    mli_stack_line *stack; /* the largest stacks; NULL: there are none, or no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
-                                      the peaks of their devices */
-    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
-                                      as many elements */
-    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
-                                      largest first */
-    mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
-                             listed by site */
-    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL if there are no lists.
-                             site_stack[row of a site] is the row of the site's first stack.
-                             site_stack[site_rows + 1 + row of a stack] is the row of the site's
-                             next stack. 0 ends a list */
-    size_t stack_leaks, stack_leak_rows; /* how many stacks the sorted `stack_leak` has; how many
-                                            stacks have leaks in all */
+    uint64_t stack_rest_held;      /* what the others held at the peaks of their devices */
+    uint32_t row_count;            /* above the rows of all stacks; the size of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by row; later sorted */
+    mli_callers *callers; /* of the site that is being written; NULL: no stacks by site */
+    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL: there are none. [row
+                             of a site] is the row of its first stack, [site_rows + 1 + row of a
+                             stack] that of the next one; 0 ends a list */
+    size_t stack_leaks, stack_leak_rows; /* how many are in `stack_leak`; how many there are */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
-                               of them grow */
+    mli_series_list series; /* their bytes of devices, tags and sites, and which of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
-    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
-                              and are not pending (waiting until the host's free takes effect) */
+    mli_leak_table leaks;  /* groups of leaked blocks, allocated since `mark` and not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
-                                            streams at the start */
-    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
-                                            streams in the sorted list */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted */
+    size_t streams, stream_lines;        /* how many are in the table; in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
-                                            no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
-                                                mli_report_mistakes explains */
+    int streams_lost;                    /* 1: stream_rest has some that found no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* in the order that mli_report_mistakes explains */
     size_t mistakes;
     uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark (see memlord_mark); 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, from 0.1 to 1 s,
-                                from 1 to 10 s, and longer. Counts the blocks whose alloc and free
-                                are both in the event ring */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
-                                             most bytes first */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, to 1 s, to 10 s,
+                                and longer, if the ring has both alloc and free */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of the largest scopes */
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* the memory into which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
-                            being written */
+    mli_holders holders; /* what held most at the peak of the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text that is being composed: what a verdict (see
-                                         reports/answers.h) says about one device */
+    char part_text[2048];             /* the text of a verdict on a device */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
-/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
-   a format string. */
+/* Returns the device with a dev as an int (mli_device_code), for %i in a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site with the number `row`, with the function and the file as reports show them. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
-   bytes that have no tag, and for a series of a site or a device. */
+/* Returns the tag whose bytes a series has; NULL: those without a tag, of a site or of a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s);
-/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
-   a series of a tag or a device. */
+/* Returns the site whose bytes a series has, or NULL if it is not that of a site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s);
-/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
-   rank 0. */
+/* Writes a shape such as "[4096,128]", with `between` for the comma; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Walks the pairs of devices between which a block was moved or copied since the last reset.
-   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
+/* Walks the pairs of devices between which a block was moved or copied since the last reset:
+   returns the one after `route`, the newest if that is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 typedef struct mli_route_line { /* what was moved and copied from one device to another */
     uint64_t moves, moved_bytes;
@@ -27847,28 +27772,23 @@ typedef struct mli_route_line { /* what was moved and copied from one device to 
 /* Returns how much was moved and copied between a pair of devices. */
 MLI_PRIVATE mli_route_line mli_route_line_of(const mli_route *route);
 
-/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
-   if there is no checkpoint. */
+/* Returns the name of the checkpoint that has the most live bytes, or NULL if there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device's capacity. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
-   known. */
+/* Returns the line of a device's phys, or NULL if neither its capacity nor a limit is known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 /* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the bytes of a device's arena that have no tag. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
-   their reader. */
+/* Captures a report: no device, tag, site or scope that is new afterwards is in it. Requires: r is
+   zeroed except for `whole`, `exports`, the output, and the snapshots with their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
-/* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
@@ -27887,8 +27807,7 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     mli_stack_leak *leak;
     if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
                                                                             without a stack, or with
-                                                                            one that was added since
-                                                                            the capture */
+                                                                            a new one */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -27996,8 +27915,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
-                                                         the capture began */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that is new */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
                                                                             blocks, because the host
                                                                             has freed them */
@@ -28016,8 +27934,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
-    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
-                       vacant */
+    uint64_t key;   /* the storage, with its device type in the top bits; 0: vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -28049,8 +27966,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
-                                                                     then used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -28131,8 +28047,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
-   unknown capacity come last. */
+/* Captures each physical device with a known capacity or a limit, the fullest first. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
     for (i = 0; i <= r->devices && r->phys; i++) {
@@ -28208,8 +28123,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   accounts. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, and counts all of these. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -28340,8 +28254,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. If there is no memory, the report has no
-   devices. */
+/* Allocates the lists by device. If there is no memory, the report has no devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
     r->device_size = n * (sizeof *r->stat + sizeof *r->sizes + sizeof *r->lifetime +
@@ -28372,9 +28285,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
-    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* is read before the number of devices, so
-                                                        that the report has the device of every
-                                                        tag */
+    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* read before the devices, so that the report
+                                                        has that of every tag */
     mli_report_devices(r);
     if (!r->devices) r->tags = 0;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
@@ -28429,24 +28341,19 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the callers of a site: the functions that the site was called from. In each stack of the
-   site the caller is the innermost function that is in no standard library and is not the site's
-   own function. A row is the number of a site on one device, or the number of a stack. A node is a
-   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
-   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
-   functions. */
+/* Finds the callers of a site. In each stack of the site the caller is the innermost function that
+   is in no standard library and is not the site's own function. Owns the list of the stacks of each
+   site in the report. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one more entry, which has no function */
+#define MLI_CALLERS 64 /* the most that are listed for a site; one more entry has the rest */
 
-/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
-   numbers are estimates if only some allocs have stacks. */
+/* What was allocated at a site when one function called it, an estimate if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* at_peak_bytes, if the report orders its lists by these and a caller has any;
-                       otherwise live_bytes, if a caller has any; otherwise alloc_bytes */
+    uint64_t share; /* at_peak_bytes, if the report is in this order and a caller has any; else
+                       live_bytes, if a caller has any; else alloc_bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -28457,9 +28364,8 @@ struct mli_callers {
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
     memlord *lord;
-    uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function in the frame, which has several if some are inlined; a
-                                walk starts at the innermost frame, with index 0 */
+    uint32_t node, function; /* the frame to look at next, and the next function inlined in it; a
+                                walk starts at the innermost frame, with 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
@@ -28467,9 +28373,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
-   known only if the functions in its stacks have names. */
+/* Returns the callers of the site `row`, in memory that the next call overwrites, or NULL if none
+   is known. Those of a site in no standard library are known only by names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28486,8 +28391,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         return;
     }
     r->site_stack = (uint32_t *)(void *)(r->callers + 1);
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest comes first in a list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
                                                        one that is newer than the capture */
@@ -28520,8 +28424,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
-/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
-   "xstrdup". */
+/* Returns 1 if a function seems to allocate for others: "xmalloc", "PoolAlloc", "xstrdup". */
 static MLI_COLD int mli_allocates_by_name(const char *function) {
     static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
     const char *word, *at;
@@ -28619,53 +28522,42 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
-   first words, and a part for each device that it is about. Anomalies count mistakes of the host
-   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
-   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
-   reports/capture, reports/callers, reports/growth and the reading functions of services/. Locks:
-   none. */
+   says what is bad, what grows, who holds or held most, or what is odd; its head is its first
+   words, and it has a part for each device. Owns no state. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
-                               first screen of TEXT */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and on the first screen of TEXT */
 
-/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
-   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
-   call. */
+/* Finds the next anomaly or drop of a device or, if `dev` is 0, of all devices and of none. Returns
+   its name, or NULL at the end, and sets *v to the count. *i is the position, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
-   writes those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device, or of all devices if dev is 0, in one line that
+   begins with `head`, if there are any. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
 /* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
-   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
-   if some are in no scope. */
+   x.c:3", or how many there are, as in " cpu with 3 tags in 300 scopes f x.c:3". Writes "partly
+   [kv]" or "partly in decode" if some of the blocks have none. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is about, and when its ledger was
-   made. */
+/* Writes the members of JSON that say which process a report is about, and since when. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
-   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
-   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
-   r->out.name_max. */
+   holds or held most, then what is odd; in most kinds the devices with the highest peaks first.
+   Writes the sentences `first` to `last` - 1, from 0, and returns how many there are. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
@@ -28673,8 +28565,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 /* -- anomalies and drops -- */
 
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
-                                                              that follows */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind follow */
 /* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
    totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
@@ -28709,8 +28600,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
-   mli_anomaly_columns. */
+/* Writes an anomaly, as in "unknown_frees 1": that before index `i` of mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -28735,14 +28625,12 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
-   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
-   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
-   parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each of at most MLI_FIRST_DEVICES
+   devices. The head of the kind and one part are a sentence of at most 25 words, where a name
+   counts as one. A part is composed in r->part_text, and each format writes it in its own way. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
-   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
-   mli_verdicts_write). */
+/* The kinds of verdicts in their order, with a name for JSON, a head, and a word for how bad it is,
+   or "". Anomalies that lost bytes are bad, and come earlier (see mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -28796,8 +28684,7 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
-   since mark 1". */
+/* Writes the head of a kind of verdict; that of the leaks with the mark: "leaks since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
@@ -28836,8 +28723,7 @@ static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
     mli_verdict_head(w);
     return 1;
 }
-/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
-   is about no device. */
+/* Writes a composed part. `device` has the code of its device, or is NULL. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -28890,8 +28776,7 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
-   MiB". */
+/* Writes such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -28901,8 +28786,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
-                                                   them */
+        for (dev = 1; dev <= r->devices; dev++) /* with mapped files, which the limit counts */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -28991,8 +28875,7 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
 }
 
 /* Writes the caller that more than half of a site's bytes come from, as in ", mostly from load
-   loader.c:10". Writes nothing if there is no such caller. Takes the bytes at the peak if `peak` is
-   1, and else the live bytes. */
+   loader.c:10", if any. Takes the bytes at the peak if `peak` is 1, else the live bytes. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -29020,8 +28903,7 @@ static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book)
             return &r->series.grows[i];
     return NULL;
 }
-/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
-   "it grows". */
+/* Writes "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or "it grows". */
 static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
     w->site = mli_series_site(w->r->lord, s);
     w->tag = mli_series_tag(w->r->lord, s);
@@ -29100,8 +28982,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites, live);
     tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* leaves out the site, because the arena is already written in place of the
-                        tag */
+        site = NULL; /* the arena is already written in place of the tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -29190,9 +29071,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
-   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
-   were lost, the number of bytes. */
+/* Returns the weight of a device's anomalies, or 0. The heaviest kind decides, and then the number
+   of anomalies or, if bytes were lost, of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -29239,8 +29119,7 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
-   mistakes first. */
+/* Writes such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {
@@ -29360,28 +29239,22 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
-   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
-   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
-   What the ledger adds while a writer runs has no number here, and is left out. Locks: those of the
-   reading functions; none during a call of the host's memlord_write_fn. */
+   formats. A frame here is a site, a scope, a return address, or words such as "(arena)". Owns no
+   state. Invariant: the number of a site or tag is that of its row; what the ledger adds while a
+   writer runs is left out. Locks: those of the reading functions; none during a call of the host's
+   memlord_write_fn. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A live block that the walk over the ledger has read, or the block of an event in the ring, which
-   has the latest events of the ledger. The bytes of an arena also count as a block, at an address
-   that no other block has. */
+/* A live block that the walk over the ledger has read, or that of an event in the ring. The bytes
+   of an arena also count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
-    uint32_t tag, scope;      /* the numbers of the block's tag and scope; 0 if the block has no tag
-                                 or scope, or if the tag or scope has no number */
-    uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
-                                 has no stack. A writer uses `frame` only if this is 0 */
-    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
-                                 stack may be written as one */
+    uint32_t tag, scope;      /* the numbers of its tag and scope; 0: none, or no number */
+    uint32_t node;            /* the node of its stack; if it is 0, a writer uses `frame` */
+    uint32_t blocks;          /* how many blocks of one stack are written as this one */
     unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -29393,80 +29266,66 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of every writer's state. The
-   members below `o` are the highest numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report: the first member of its state. The members below `o`
+   are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
-                                              devices */
-    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
-                               if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* sites and tags have one for each device */
+    uint32_t nodes, places; /* nodes, and return addresses in them; 0: no stacks */
     uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
-   If there is no memory for the state, the report fails. */
+/* Calls `write` with a state of `size` bytes, zero behind its mli_export, if there is memory. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device with the ledger's number `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the name of the tag with the number `row`, or NULL if row is 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Kinds of frames that stand for something other than a place of code: blocks without a site, the
-   arena, blocks that are freed, and what a list of the largest sites leaves out. */
+/* Frames that are no place of code: blocks without a site, the arena, blocks that are freed, and
+   what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the number of the frame that stands for a kind (MLI_FRAME_...) on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
-   scopes. */
+/* Returns the number of a scope's frame; for id 0 the last number before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the number of the frame of a return address. `place` is the number of the address in the
-   tree of stacks. */
+/* Returns the number of the frame of a return address, which has the number `place`. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
-/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
 /* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
-   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
+   addresses of the nodes then have frame numbers, too. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
-   return address. */
+/* Returns the site of a frame with the name of its address, or NULL if it is no place of code. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
-    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
-                                 file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: in the
-                                 frame of a scope, the number of the outer scope's frame; 0 if there
-                                 is no outer scope */
+    uint64_t line, offset;    /* its line in the file; the address's offset in the module's file */
+    uint32_t dev, caller;     /* its device, or 0; of a scope: the frame of the outer scope, or 0 */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
-                                       one function */
+    const mli_functions *functions; /* those that are inlined at the frame; NULL: there is one */
 } mli_frame_name;
 
 /* Returns a frame with the name of its innermost function. */
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
-/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
-   one. Requires: i is below the count. */
+/* Gives a frame the name of function i, from 0, the innermost. Requires: i is below the count. */
 MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i);
 
-/* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
-   its site if it has no stack. Then come those of its scopes. */
+/* The frames of a block, the innermost first: its stack or its site, then its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
-   out a number that the ledger gave after the capture. */
+/* Makes a block. `where` has its site, tag and scope, packed as in an event; a number that the
+   ledger gave after the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -29474,17 +29333,15 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for, because only some blocks are picked to
-                     have a stack; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample; 0: it was not picked */
 } mli_alive;
 
-/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
-   devices without a number. If there is no memory, the report fails. */
+/* Calls fn for each live block, until fn returns other than 0, without those of devices that have
+   no number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* For each device whose arena has bytes, calls `put` once for the bytes without a tag, and then
-   once for the bytes of each tag. */
+/* For each arena with bytes, calls `put` for those without a tag, then for those of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 /* Calls `put` for each live block, then for the arenas. */
@@ -29550,8 +29407,7 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
-                                                of all these stacks have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that all their nodes have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -29791,10 +29647,8 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* ----------------------------------------------------------------------- src/reports/lists.h -- */
 
-/* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
-   tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
-   table. May use reports/capture, and reports/growth and reports/leaks for the types of lines. Owns
-   no state. Locks: none. */
+/* Has the table of the columns that the lists of TEXT and JSON have: one row of the table for each
+   number that a line has. Owns no state. Locks: none. */
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
@@ -29815,11 +29669,9 @@ typedef enum mli_list {
 #undef MLI_X
 } mli_list;
 
-/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
-   standard errors only if `errors` is 1. */
+/* Writes the headings of a list in TEXT, as wide as its columns; that of errors if `errors`. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
-   list. */
+/* Writes the numbers of a line, which has the type of the list in MLI_LISTS, into these columns. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
 /* Writes the numbers of a line as members of a JSON object, each after a comma. */
 MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);
@@ -29828,8 +29680,7 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 
 #include <stddef.h> /* offsetof */
 
-/* The kinds of columns, which say how TEXT writes a number. JSON writes every number as an
-   integer. */
+/* The kinds of columns: how TEXT writes a number. JSON writes an integer. */
 enum {
     MLI_CELL_BYTES,
     MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
@@ -29919,8 +29770,7 @@ typedef struct mli_column {
     int kind;
     uint64_t value; /* the number that the line has in this column */
 } mli_column;
-/* Goes to the next column of a list. Reads the line's number in that column, unless `line` is NULL.
-   Returns 0 after the last one. */
+/* Goes to the next column of a list, with the line's number, if any. Returns 0 after the last. */
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;
@@ -29972,9 +29822,8 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
-   frame is a return address of a stack. Owns no state. May use reports/capture, reports/answers,
-   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
+/* Writes JSON, schema memlord/2. A brief report is the one inside the HTML page. Owns no state.
+   Locks: none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -29989,8 +29838,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
-                         last */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
     uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
                          from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
@@ -30211,7 +30059,6 @@ static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     }
     mli_put_str(r->o, "]");
 }
-/* Writes the frames of a stack, the innermost first. */
 static MLI_COLD void mli_json_stack(const mli_json_writer *w, uint32_t node) {
     mli_jsonf(w->r->o, ",\n{'frames':[");
     for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
@@ -30362,8 +30209,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles
-   expect. */
+/* Writes the scopes, twice: also under the keys that readers of older profiles expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -30442,8 +30288,7 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes "device":..., and the tag or the site whose bytes a series has. A series of a device has
-   neither. */
+/* Writes "device":..., and the tag or the site, if any, whose bytes a series has. */
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
@@ -30480,8 +30325,7 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
-   live bytes at the end. */
+/* Writes the summary: checkpoints, the peak, the highest checkpoint, the live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[", (uint64_t)r->snapshots);
@@ -30650,8 +30494,7 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings that events refer to. `used` is 0 if there are no events; only the string ""
-   is then written. */
+/* Writes the strings of the events. `used` is 0 if there are none, but for the string "". */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -30759,8 +30602,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
-                       2^53 */
+    mli_jsonf(r->o, /* as text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx'",
               mli_device_code(b->device), b->storage);
     mli_list_json(r->o, MLI_LIST_BLOCKS, b);
@@ -32123,13 +31965,9 @@ static const uint64_t mli_html_packed[] = {
 
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
-   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
-   that were allocated since the last mark. Owns no state. May use reports/capture, reports/answers,
-   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
+/* Writes TEXT from a capture. Owns no state. Locks: none. */
 
-/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
-   follow. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts on top. The lists follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 
@@ -32150,16 +31988,14 @@ enum {
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
 #define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites with leaks that are shown */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks (by tag, scope and device) that are shown
-                                  below their site */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks that are shown below their site */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many items a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
-   is the word for one item. */
+/* Writes "... and 1 more tag" or "... and 2 more tags". `one` is the word for one item. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -32317,8 +32153,7 @@ static void mli_text_sites(mli_report *r, size_t most) {
 }
 
 /* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
-   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
-   shown as its innermost frame. */
+   cache.c:7 < load main.c:3 < ...", or else its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     mli_own_walk walk = {NULL, 0, 0};
     const memlord_site *at;
@@ -32357,10 +32192,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
-        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because there may be live
-                                                                          blocks that were not
-                                                                          picked as samples */
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* not known, because live
+                                                                          blocks may not be
+                                                                          picked */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -32431,9 +32265,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
-   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
-   pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc",
+   without the hit rate, and without rates of which nothing was counted. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -32444,8 +32277,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
-                                                                       success_rate is known here */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -32567,8 +32399,7 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
-/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
-   20. */
+/* Writes one line for all snapshots, and one for each of at most 20 checkpoints. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -32606,15 +32437,13 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     mli_text_more(r, r->series.growing_all, r->series.growing, "line");
 }
 
-/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
-   ...". If the tags and sites were recorded when less was live than at the peak, writes "noted at
-   12 MiB of 12.5 MiB". */
+/* Writes such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...", with
+   "noted at 12 MiB of 12.5 MiB" if the holders are of another moment. */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
-                                                        tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags: there are none */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -32623,9 +32452,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the line of a site with leaks. If the site's blocks differ in tag, scope or device, also
-   writes the largest groups of them below that line. The blocks of a group have the same tag, scope
-   and device. */
+/* Writes the line of a site with leaks and, if its blocks differ in tag, scope or device, the
+   largest groups of them below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -32646,8 +32474,7 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
-   281 blocks". */
+/* Writes the sum of the other leaks, as in "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -32705,8 +32532,7 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the live bytes that each tag has on a physical device, as in " (weights 40 GiB, ...,
-   untagged 1 GiB)". */
+/* Writes the tags on a physical device, as in " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -32723,9 +32549,8 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
-   processes there. */
+/* Writes "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + context 500 MiB
+   + unaccounted 9.5 GiB", and another line for the other processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -32791,8 +32616,7 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 typedef struct mli_wrap {
     mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks come before the next word */
+    size_t column, blanks;    /* the columns of the line so far; the blanks before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -32816,8 +32640,7 @@ static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
-                                                                   of UTF-8, and so a column */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: begins a character */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)
@@ -32940,8 +32763,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
-   reports/text, reports/json and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
@@ -32993,9 +32815,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
-   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
-   a block). May use reports/export. Locks: none. */
+/* Reads the ring up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of the last
+   event of each storage. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -33006,39 +32827,34 @@ typedef struct mli_export_event {
     uint32_t kind, thread;
 } mli_export_event;
 
-/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   events of devices that the report does not have. If there is no memory, the report fails. */
+/* Calls fn for the ring's events up to the report, the oldest first, without those of devices that
+   the report does not have. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
-   to wait. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL if there is no ring or no memory */
-    uint64_t size, used; /* the number of slots, which is a power of two; the number of slots in
-                            use */
+    uint64_t size, used; /* the slots, a power of two; those in use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By the device's number: the bytes that the device's events add, and the number of these
-       events. */
+    /* By dev: the bytes that the device's events add, and the number of these events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the caller
-                         wants no sums */
+    int64_t *tag_sum; /* by the tag's row: the bytes that its events add; NULL: not wanted */
 } mli_last_events;
 
 /* Fills in the results by one reading of the ring. If there is no memory for the table, the report
    fails. Requires: `last` is zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
-   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
-   device type and address. */
+/* Returns the last event of a block's storage, else the vacant slot for it, with a dev of 0.
+   Returns NULL if there is no table. It has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif
@@ -33134,23 +32950,20 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
 /* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
-   items that were written, so that they can be repeated by their number. The ring has the latest
-   events of the ledger. A storage is the address or handle of a block. Owns no state. May use
-   reports/export and reports/ring. Locks: none. */
+   items that were written, so that they can be repeated by their number. Owns no state. Locks:
+   none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
-   block is a segment of its own, so that its bytes lie in a segment at every step. The arena of a
-   device is a segment, too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
-   The event of an alloc or a move has these frames, too; another event has the site of its call.
-   The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come after them. The key "memlord" lists all
-   devices, and the anomalies and drops that are not 0. Traces come from the ring of events. If the
-   ring has events of a storage, its segment is as the last of these events left it, so that viewers
-   can walk back from there. The first time a word, tag or frame occurs, it is written in full.
-   After that it is written as its number in the pickle's memo. Words have the lowest numbers. Tags
-   and frames have the numbers after these, in the order in which they first occur. */
+   block is a segment of its own, so that its bytes lie in a segment at every step, and so is each
+   arena, at an address that no block has. Blocks of no bytes are left out. The frames of a block,
+   and of the event of an alloc or a move, are its stack or else its site, then its scopes as the
+   callers; another event has the site of its call. The category of a block is its tag; its parts
+   are under "parts", which viewers skip. CUDA devices keep their index, and the others come after
+   them. The key "memlord" lists all devices, and the anomalies and drops. If the ring has events of
+   a storage, its segment is as the last of them left it, so that viewers can walk back from there.
+   A word, tag or frame is written in full at first, and then as its number in the memo: words have
+   the lowest numbers, then tags and frames in the order in which they first occur. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -33160,8 +32973,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
-                              them as the arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items that are appended at once, as arguments of one call */
 #define MLI_VIZ_WORDS 128
 
 /* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
@@ -33177,15 +32989,13 @@ typedef struct mli_viz_writer {
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
-                              not used */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0: unused */
     mli_viz_memo *memo;    /* an array: the memo's number of each tag, by the number of the tag;
                               then the memo's number of each frame, by the number of the frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
                               parts: how many parts of the latest block are written */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
-                                                the format */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number in the format */
     uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
@@ -33209,8 +33019,7 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, and by its number in the memo
-   afterwards. */
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -33282,15 +33091,13 @@ static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) 
     w->numbers += count;
     return 0;
 }
-/* Code "r" gives the item that was written last a number in the memo. Code "j" writes the item that
-   has this number. */
+/* Gives the last item a number in the memo (code "r"), or writes the item of a number ("j"). */
 static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
     mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame into a list that has n items. Returns the number of items that
-   the list has then. */
+/* Writes the functions of a frame into a list of n items, and returns its new length. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -33351,7 +33158,6 @@ static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
             part->offset, part->bytes);
 }
 
-/* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
     int pending = b->state & MLI_BLOCK_PENDING;
     if (!b->bytes) return;
@@ -33388,8 +33194,7 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
-   blocks. */
+/* Writes the blocks that live by the ring's events, but are no longer in the map. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -33457,8 +33262,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events the format
-   needs. */
+/* Gives the devices their numbers. Returns how many lists of events the format needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -33515,63 +33319,50 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
-   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
-   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
-   shown. May use reports/export. Locks: none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples. A whole
+   is what is divided, such as the live blocks of a site. A share is what one stack gets of it.
+   Locks: none. */
 
-/* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
-   picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
-   its site. The share is in proportion to the blocks that the stack's samples stand for, without
-   the samples themselves. The stacks then add up to the site, and a block that was picked keeps its
-   own bytes. If a site has no sample, its blocks stay with the site, as a stack of one frame. Live
-   blocks are divided by site, tag and scope. Freed blocks are divided by site. The allocs of a site
-   are its live and its freed blocks together. */
+/* The figures of sites are exact; those of stacks come from samples. A stack gets the blocks that
+   were picked, with their own bytes, and a share of the other blocks of its site, in proportion to
+   those that its samples stand for without the samples themselves. The stacks then add up to the
+   site. If a site has no sample, its blocks stay with it, as a stack of one frame. Live blocks are
+   divided by site, tag and scope, and freed blocks by site; the allocs of a site are both
+   together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Of the blocks that were not picked, a stack gets at most this many times the number that its
-   samples stand for. The site keeps the remainder, which must come from stacks without a picked
-   block. */
+/* A stack gets at most this many times the number that its samples stand for. The site keeps the
+   rest, which must come from stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
-   of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
-   device. */
+/* A whole, whose numbers are exact, or the share of one stack in it. A whole is the live blocks of
+   a site, tag and scope, the allocs of a site, or the allocs of a device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame: the frame of the site, or 0 for the allocs of a
-                                   device */
+    uint32_t frame, tag, scope; /* frame: that of the site, or 0 for the allocs of a device */
     uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
-    uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
-                                   is the last share */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: this is the last */
     unsigned char dev;          /* the device; 0 if the entry is vacant */
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
-    unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
-                                   among them */
-    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
-                                   later all blocks of the share */
-    double rest[2];             /* the blocks and bytes that the samples stand for, without the
-                                   samples themselves */
+    unsigned char has_live;     /* 1: the allocs of a site, with all of its live blocks */
+    int64_t value[2];           /* blocks and bytes: first the picked ones, later all */
+    double rest[2];             /* what the samples stand for, without themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
-    size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
-                         use */
+    size_t cap, used; /* the number of entries, a power of two; those in use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
-    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
-       are no shares. */
+    /* By dev: the allocs of sites or stacks so far, and their bytes, if there are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
-   fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples and there is memory. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, then for the arenas. The blocks of one share come as one
-   block. */
+/* Calls `put` for every live block, those of one share as one, and then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 /* Returns the name of a part. For a part without a name, returns words that say so. */
@@ -33586,22 +33377,19 @@ typedef struct mli_group {
 typedef struct mli_groups {
     mli_export *x;
     void *writer;
-    void (*put)(void *writer, const mli_group *group); /* NULL if an evicted group need not be
-                                                          written */
+    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
     mli_part_fn put_part;
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
-   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
-   group may be written more than once, and readers of the formats add equal groups up. */
+/* Returns the group of a block. If other groups use all of its 8 slots, writes the first of these,
+   and gives its slot to the new, empty group. Readers of the formats add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
-   allocs of each stack. Then calls put, for each device, for the allocs that have no site. If
-   stacks are samples, the numbers of a stack are those of its share. */
+/* Calls put for the allocs of each site or, in a format with stacks, of each stack or its share,
+   since the last reset, then, for each device, for those that have no site. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -33675,9 +33463,8 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
-                                                entry, even if there were none since the last
-                                                reset */
+        (void)mli_portion_of(t, b, node, 1); /* so that they have an entry, even without allocs
+                                                since the last reset */
     }
 }
 /* Adds to the share of each stack the allocs that the ledger has counted for it. */
@@ -33697,8 +33484,7 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds an entry for the allocs of each site, for all allocs of each device, and for the allocs of
-   each device that have no site. */
+/* Adds an entry for the allocs of each site, of each device, and of each device without a site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -33737,8 +33523,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
-   `value`. */
+/* Returns the weight of a share in its whole: its `rest` or, if `all`, its `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -33824,9 +33609,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
-   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
-   again. */
+/* Subtract the live blocks of a site or stack from its allocs, so that only the freed ones are left
+   there, and add the shares of the live blocks again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -33863,8 +33647,7 @@ static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, i
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
-   bytes. */
+/* Divides a whole among its stacks. It keeps what no stack gets. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -34021,23 +33804,19 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
-   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
-   reports/export. Locks: those of the reading functions; none while `put` runs. */
+/* Divides what each device held at its peak among stacks and sites. Owns no state. Locks: those of
+   the reading functions; none while `put` runs. */
 
-/* The record of a device's peak has the bytes of the peak, of the arena, and of the largest sites
-   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
-   are samples, a stack gets a share in proportion to the bytes that it held: the stacks of a listed
-   site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
-   of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
-   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
-   "(arena)". So the blocks that `put` gets add up to the bytes of the peak. Their tags and scopes
-   are not known. */
+/* The record of a device's peak has the exact bytes of the peak, of the arena, and of the largest
+   sites (MLI_HOLDERS at most). A stack gets the bytes that it held or, if stacks are samples, a
+   share in proportion to them: the stacks of a listed site share its bytes, and all other stacks
+   those of all other sites. Bytes of a listed site that no stack gets stay with the site; others
+   are "(unknown)" or, if the list is full and may lack a site, "(others)". The arena is "(arena)".
+   So the blocks that `put` gets add up to the peak, without tags and scopes. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
-   stack or site held on the device when the device was at its peak. */
+/* Calls `put` for each device and each stack or site, with what it held there at the peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 #endif
 
@@ -34045,8 +33824,7 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
-   sites. */
+/* A part of a device's peak: one of its largest sites, or all others together. */
 typedef struct mli_peak_part {
     uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
@@ -34061,8 +33839,7 @@ typedef struct mli_peak {
     void *writer;
     uint32_t dev;
     uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
-                                            has the bytes of all other sites */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the largest sites, and the last for all others */
 } mli_peak;
 
 /* Returns the part of a device's peak that the bytes of a site belong to. */
@@ -34105,8 +33882,7 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
-                                                   meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* may be too high if a new peak came meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -34161,25 +33937,19 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
-   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
-   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
-   reports/shares. Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. If stacks are samples, a stack has a share of the blocks of
+   its site: see reports/shares. Owns no state. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-   stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live bytes. If stacks
-   are samples, the bytes of a stack are its share (see reports/shares.h). The bytes of a part have
-   one more frame, the name of the part. A tag or a scope that is not known has no frame. A
-   semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
-   frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
-   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
-   drops, because its readers know no comments.
-
-   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
-   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
-   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
+   stackcollapse). A line is "device;tag;scope;inner scope;site bytes", with the return addresses in
+   place of the site, the outermost first, if there are stacks. The bytes are live; those of a part
+   have one more frame, its name. A tag or a scope that is not known has no frame. A semicolon in a
+   frame is written as a colon. Lines are in the order of their device, tag and frames, and equal
+   stacks are one line, up to MLI_FOLDED_LINES / 2 different lines, and memory for them; then the
+   order begins again, and readers add equal lines up. There are no anomalies and drops, because
+   readers know no comments. FOLDED_PEAK has the bytes at the peak of each device, in lines that
+   begin as in "cpu (peak)"; FOLDED_ALLOCATED has the bytes allocated since the last reset, as in
+   "cpu (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -34206,8 +33976,7 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the device's name, such as " (peak)", which says what the
-                            bytes are; "" for live bytes */
+    const char *measure; /* after the device's name, such as " (peak)"; "": live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -34222,8 +33991,7 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
-                          come */
+    uint32_t left;     /* how many functions of the walk's frame are still to come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -34243,8 +34011,7 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
-   and the bytes. */
+/* Writes a line: device, tag, functions from the outermost one, part, and bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -34306,8 +34073,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, whose root is the largest line, after line i has become too small for its
-   place. */
+/* Restores the heap, the largest line first, after line i has become smaller. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -34458,8 +34224,7 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* the values of a sample: 2 numbers of blocks, 2 sums of bytes,
-                              peak_space */
+#define MLI_PPROF_VALUES 5 /* 2 numbers of blocks, 2 sums of bytes, peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
@@ -34557,8 +34322,7 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. It has a line for each function at the frame, the outermost
-   last. */
+/* Writes the location of a frame, a line for each function, the outermost last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34703,13 +34467,11 @@ typedef struct mli_heap_writer {
     mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
                           its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
-    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
-                                written */
+    uint64_t traces, infos;  /* how many traces and descriptions ("a" lines) are written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
-                                the peak but no longer are; gone_end: the number after the last such
-                                description */
+    uint64_t gone, gone_end; /* the first description of bytes that were live at the peak but no
+                                longer are, and the one after the last */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34732,8 +34494,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
-   first. */
+/* Returns the trace of a node or, if that is 0, of a frame; traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -34768,8 +34529,7 @@ static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
-   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
-   own. */
+   scope gets the next trace when it is first written. Each frame has an instruction pointer. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     const mli_export *x = &w->x;
     const mli_module *last = mli_module_newest(x->lord), *m;
@@ -34788,8 +34548,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, which is its size and trace. Returns the number of the
-   description. */
+/* Writes the size and trace of an allocation, and returns the description's number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34799,8 +34558,7 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
-   bytes that are live now. */
+/* Adds the bytes that were live at a device's peak and are no longer. `held` is live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -34808,9 +34566,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* makes the sum fit the total peak,
-                                                                because devices may have their peaks
-                                                                at different moments */
+        if (bytes > left || i == w->x.devices) bytes = left; /* fits the sum to the total peak, as
+                                                                devices peak at different moments */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* the description for the free at the end */
@@ -34847,8 +34604,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
-   1. */
+/* Multiplies a trace's freed allocations by a factor below 1, but leaves at least 1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -34884,8 +34640,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak if the peak was reset after
-                                           the allocation */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak after a reset of it */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34894,8 +34649,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   other blocks. */
+/* Writes a live block: first those that no call allocated, in a second walk the others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -34980,20 +34734,17 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
-   the capture. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. Owns no state. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device. If a number belongs to no device, its sample
-   is of the whole ledger. No sample is a sum of other samples, so that sum() in a query is right.
-   The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
-   device, and as many scopes, have series of their own. All others are added up in a series with an
-   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
-   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
-   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
-   have other series. */
+   Every sample is of one device or physical device, or of the whole ledger if its number belongs to
+   no device, and has the labels of the ledger. No sample is a sum of others, so that sum() in a
+   query is right. tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own; all others are one series with an empty
+   name and the label rest="1". A tag or scope never changes its series. Counters start over at
+   memlord_reset, as the format allows. Sites, streams, blocks and parts of blocks are left out,
+   because each would be a series of its own. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -35018,13 +34769,10 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
-                         more 0 at the end */
+    char label[1024]; /* of every sample: "name=value" and a 0 each, and one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of lines with a name, which
-                                                mli_prom_limit counts */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
-                                                without series of their own */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the lines with a name, by mli_prom_limit */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the sums of the lines without a series */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -35252,8 +35000,7 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
-   that has the names of the lines. */
+/* Writes a family of n lines, of `size` bytes each. `key` is the label of their names. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -35522,10 +35269,8 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
-   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
-   May use reports/export, reports/ring and, for members that JSON has in the same form,
-   reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. A slice is what the viewer
+   draws as a bar from a begin to an end. Owns no state. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -35538,15 +35283,14 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
    ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
    created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
-   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
-   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
-   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
-   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
-   scopes, X events for the remembered invocations. A block that begins in the ring is an async
-   slice. The slice of a block that is still live ends with the file. Its end event has the block's
-   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
-   events of the ring. Snapshots and the ring are in order of time. The process, anomalies and drops
-   are in "otherData". */
+   live bytes of the device. A changed tag counts from the beginning. The counter has a sample
+   whenever the live bytes have changed by a 64th of the peak, and at most 2048 more, at even steps
+   of time. "DEVICE snapshots" shows the snapshots. Scopes are slices of their threads: B and E
+   events from the ring or, if that has no scopes, X events for the remembered invocations. A block
+   that begins in the ring is an async slice, which ends with the file if the block is still live,
+   and whose end event has the parts, as in JSON. Names are cut to 200 bytes. Snapshots come first,
+   then X events, then the ring; snapshots and the ring are in order of time. The process, anomalies
+   and drops are in "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -35573,8 +35317,7 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
-   inside a character. */
+/* Writes a name, or null, cut between two characters, because every event repeats it. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -35766,8 +35509,7 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
-   device. */
+/* Ends all open scopes and blocks with the report, and writes a last sample of each device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)
@@ -35842,24 +35584,22 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. Locks: none. */
 
 /* Returns 1 if a format exists and no MEMLORD_NO_... macro leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
-   of metrics does not, so that a program can read metrics often at little cost. Requires: the
-   format is known. */
+/* Returns 1 if a format needs the lists that take a walk over all blocks. One of metrics does not,
+   so that a program can read it often at little cost. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
-/* Writes a captured report. Requires: the format is known. */
+/* Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
-    int whole;                    /* 1 if the format needs the lists of the capture
-                                     (mli_report.whole) */
+    int whole;                    /* 1: it needs mli_report.whole */
 } mli_writer;
 
 /* The entry of each format in the table mli_writers. */
