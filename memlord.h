@@ -35660,12 +35660,10 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. An export is a report that is saved at an interval. A kept
-   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
-   report file is complete when it gets its name, and a failed report leaves no file; a request is
-   safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
-   while the host's function writes. */
+/* Owns the output of reports to the host's function or to a file: at once, on request, or at the
+   end of the process. Invariants: a report file is complete when it gets its name, and a failed
+   report leaves no file; a request is safe in a signal handler. Locks: the registry lock, to choose
+   the ledger to save at exit; none while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
@@ -35694,8 +35692,7 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
-   else the result of the capture. */
+/* Writes a report. Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -35759,8 +35756,7 @@ static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
-   left". */
+/* Logs such as "[save] no /tmp/x.json: could not read or write there: there is no space left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -35776,8 +35772,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   the result fits, else -1. */
+/* Sets p->target to `path`, with the process id for %p, and % for %%. Returns -1 if too long. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -35815,8 +35810,7 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
-   report fails. */
+/* Writes a report to p->beside, a new file beside p->target, removed if the report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held = mli_signals_block();
@@ -35837,8 +35831,7 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. It does not use stdio, because another
-   thread may hold stdio's lock. */
+/* Writes a report to standard output, without stdio, whose lock another thread may hold. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -35862,8 +35855,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
-   failed for another reason. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35906,9 +35898,8 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
-   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
-   if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json, with the process
+   id if n > 0, and n if n > 1, for the case that there is such a file. Returns -1 if too long. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -35953,8 +35944,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
-                                        allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -35979,8 +35969,7 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
-                                      again */
+        mli_process.saving = lord; /* memlord_destroy elsewhere waits until this is NULL */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -35997,8 +35986,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
-                                       Prometheus */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in Prometheus's own prometheus.yml */
 
 /* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
@@ -36028,8 +36016,7 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
-                                                    .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest decides: .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -36098,19 +36085,16 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. One function of a module initialises the module's state. Others stop the module's threads,
-   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions
+   (mli_life) in order. Owns no state. Locks: for a fork, those of all modules, all taken while the
+   cold lock is held. */
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
-   states. */
+/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
-/* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 /* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
@@ -36126,10 +36110,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* The modules, in the order in which a fork takes their locks: the outermost comes first.
-   (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
-   modules are freed in the reverse order, so a module stands after those whose memory it refers
-   to. */
+/* The modules, in the order in which a fork takes their locks, the outermost first, and in which
+   they stop their threads. They are freed in the reverse order, so a module stands after those
+   whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -36237,14 +36220,12 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
-   record in each ledger that it uses; the orphan record serves all threads without one. May use all
-   other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
-   then all other locks in their order. */
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. Invariant: a
+   fork finds every ledger between two calls. Locks: the registry lock, then all other locks in
+   their order. */
 
-/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
-   hook cannot be installed, all threads share the orphan record, which is slower but just as
-   exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without the exit hook all threads
+   share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -36303,9 +36284,8 @@ static MLI_COLD void mli_fork_locks(int take) {
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Runs before a fork. Takes the locks of all ledgers, so that each ledger is between two calls. The
-   child has only the forking thread, so at the fork no other thread may hold a lock or be in the
-   middle of a change. */
+/* Takes the locks of all ledgers before a fork, so that each is between two calls: at the fork no
+   thread that the child lacks may hold a lock or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
@@ -36313,8 +36293,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
-   last. */
+/* Lets the ledgers go on after a fork, in the parent, and last in the child. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -36329,13 +36308,11 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
-                                                                    number */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* mli_process_start installs this
-                                                                    handler last, so the start is
-                                                                    complete */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the start is complete */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -36362,8 +36339,7 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
-                                                                  mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
@@ -36388,11 +36364,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
-   Locks: none of its own. */
+   that hold most of them. Owns no state. Locks: none of its own. */
 
-/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
-   blocks with the most bytes. */
+/* Logs what is live on each device and, if sites or tags are known, the ten largest groups. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
@@ -36417,9 +36391,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
-   none.) */
+/* Groups the ledger's blocks by device, tag and site, and logs the ten largest groups, unless it
+   has neither sites nor tags (mli_row_count returns 1). */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36463,11 +36436,10 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
-   ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
-   a freed block. May use all other modules. Invariant: a ledger stops its helpers at its end,
-   then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
-   Locks: the registry lock, while the thread holds no other lock. */
+/* Makes and destroys ledgers, and has the global ledger. Invariant: a ledger stops its helpers at
+   its end, then drops its fences, and then leaves the registry (the list of the process's ledgers);
+   after that no other thread uses it. Locks: the registry lock, while the thread holds no other
+   lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36492,8 +36464,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->arguments = !strcmp(text, "1");
 }
 
-/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
-   memory. */
+/* Allocates and configures a ledger that is not yet registered, or returns NULL. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -36521,8 +36492,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry, once no other thread saves it at the program's end. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -36540,16 +36510,14 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
-   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
-   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
-   returns without recording. */
+   mli_process_start; others wait in mli_process_started. No lock is held meanwhile: functions of
+   the system (pthread_atfork, the search for a symbol) may call a malloc that calls MemLord, finds
+   the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
-                                                   mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
@@ -36557,12 +36525,11 @@ static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with
                                                                     mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. There is no ledger yet that
-   could log the reason. */
+/* Tells the logger of a description why it is refused, as there is no ledger that could. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -36605,8 +36572,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_sta
     if (!desc) desc = &zeros;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
-                                           library that is closed */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* else the hooks would outlive a closed library */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -36632,9 +36598,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* Each thread remembers the ledger that it found last. After any ledger has ended, the thread's
-   next call searches the registry again. The acquire load pairs with the seq_cst add in
-   mli_ledger_unregister. */
+/* Each thread remembers the ledger that it found last, until any ledger has ended. The acquire load
+   pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36720,8 +36685,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
-                                   learn nothing */
+        else if (own.logger.fn) /* the ledger in use has no logger */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
@@ -36731,10 +36695,8 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
-   hook puts functions of MemLord in their place, and a slot keeps the host's functions. Also
-   has the functions behind the macros of api/shim. May use the recording calls and the allocator of
-   the host. Invariant: a function returns the result of the function that it replaces, and leaves
+/* Owns the slots of hooked tables (mli_hooked), and has the functions behind the macros of
+   api/shim. Invariant: a function returns the result of the function that it replaces, and leaves
    errno as that function did, whether or not the ledger could record the call. Locks: the registry
    lock, while a table is hooked or unhooked. */
 
@@ -36894,8 +36856,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own functions back into the table of a slot, unless the host has done so
-   itself. */
+/* Puts the host's functions back into the table of a slot, unless the host has done so. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -37022,9 +36983,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
-   services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
-   cold lock while totals start over, then the locks of the modules in their order. */
+/* Has memlord_reset and memlord_peak_reset. Owns no state. Invariant: a reset never changes the
+   live bytes, only totals and peaks. Locks: the cold lock while totals start over, then the locks
+   of the modules in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -37034,8 +36995,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
-                                                       the totals before the reset */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first: earlier requests report the old
+                                                       totals */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
