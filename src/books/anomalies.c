@@ -10,10 +10,8 @@
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
-                                  `born` */
-    const memlord_site *given; /* the host's pointer to the site; it is compared but never
-                                  followed */
+    memlord_anomaly is;        /* for the host; mli_anomaly_read fills in `site` and `born` */
+    const memlord_site *given; /* the host's pointer to it, compared but never followed */
     const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
                                         and the alloc site of the block that the mistake
                                         concerns; NULL if there is no such site, or no memory
@@ -138,8 +136,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
-   mistakes are logged. */
+/* Copies to *out the first mistake to log, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;

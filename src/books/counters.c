@@ -129,8 +129,7 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
            mli_u64_load(&cell->base);
 }
 
-/* Returns an equal part of `1 / part` of a row's peak, or of `least` if that is more, for each cell
-   of the row; at most a batch. */
+/* Returns a cell's part of `1 / part` of a row's peak, or of `least`; at most a batch. */
 static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t part,
                              uint64_t least) {
     const uint32_t cells = mli_u32_load(&row->cells);
@@ -375,9 +374,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
-   the orphan record, which every row has from its start. Takes only the locks count and row, which
-   may be taken inside a shard. */
+/* Counts a delta on one row: in the thread's own cell or else in that of the orphan record. Takes
+   only the locks count and row, which may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -557,8 +555,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
-                                                                           bits */
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* it has 32 bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the

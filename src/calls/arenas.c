@@ -18,10 +18,8 @@
 /* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
    replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
-                               tag */
-    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
-                               the device's balance allowed */
+    uint32_t dev, tag;      /* the device; the row of the tag, or 0 */
+    uint64_t in, out;       /* the bytes to add and to take off, as the balance allows */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
@@ -164,10 +162,9 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
-/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the function passes
-   1 as the storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes off at most its balance, and counts an
+   underflow if the call asks for more. Checks the device and the bytes as an alloc does, which also
+   needs a valid storage: 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

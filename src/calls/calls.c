@@ -28,10 +28,8 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
-    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
-                         given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
-                             token */
+    MLI_TOKEN_FREED,  /* freed at once, because memlord_block_use had given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* added to the state if memlord_free_begin made the token */
 };
 
 /* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
@@ -45,7 +43,6 @@ static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pi
 static uint32_t mli_token_slot(const memlord_realloc_token *token) {
     return (uint32_t)(token->word[4] >> 32);
 }
-/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -202,8 +199,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
-   the block. */
+/* Checks the arguments of one block. `opens` is 1 to record the block, and 0 to end it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -218,8 +214,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs that a call with n blocks was refused. The message names the first block that is
-   at fault. */
+/* Counts and logs a refused call with n blocks. The message names the first at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -314,10 +309,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
     return held;
 }
 
-/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
-   replaces an old block may need memory here: if the new block is charged to an account, or if
-   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
-   counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most, but a block that replaces an
+   old one may need some here: for its account, or if another thread has ended the old one since.
+   Without it the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
                                   const mli_hold *hold) {
     uint32_t stack;
@@ -461,9 +455,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks, or none if an argument is bad. After any other error goes on, and
+   returns the last one. With MEMLORD_DEBUG logs one line for all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -561,8 +554,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
-   the old block comes back. */
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the old block is back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
@@ -578,9 +570,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
     return state == MLI_TOKEN_USED ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
-/* Records a realloc that has already happened, and ends the call. First takes the memory for the
-   new entry, because the old block would be lost if there were no memory later. The debug line of
-   the call has both storages. */
+/* Records a realloc that has already happened, and ends the call. Takes the memory for the new
+   entry first, because the old block would be lost without it. The debug line has both storages. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
                                                  memlord_device device, uint64_t old_storage,
                                                  uint64_t new_storage, uint64_t bytes) {
@@ -748,10 +739,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped. No block
-   waits either if source and destination are the same storage, because the new block replaces the
-   old one at once. */
+   destination's device. After a success for whose fence no block waits, discards the fence: the
+   alloc of the source was dropped, or source and destination are the same storage, where the new
+   block replaces the old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

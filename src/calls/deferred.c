@@ -43,15 +43,13 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
-                                               destination keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move keeps the references */
         mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
-   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
-   fence has no block. */
+/* Takes a fence off its pending block, if it still has one. If it was the last, ends the block and
+   returns 1. *of gets the entry of the block, or the key 0. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -75,17 +73,15 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
-   more. */
+/* Counts a failed fence. `of` is the entry of its block, with the key 0 if it has none now. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
-   the block that ended, or 0. */
+/* Ends and drops a fence that this thread has asked, done (answer > 0) or failed (answer < 0), and
+   its block with the last fence. Returns the bytes of the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_call own, *call;
     mli_thread *t;
@@ -113,9 +109,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
-   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
-   waits for its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that it
+   ended, or 0. A fence that is done, but not the first of its queue, waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -163,9 +158,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
-   p->late. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL. Stores when
+   one may be due next: the number of the call in p->due, the time in p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -224,9 +218,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller calls this function first, so that all memory
-   is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, and copies what the destination takes
+   over, before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

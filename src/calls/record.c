@@ -41,9 +41,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
-   are charged to no account. */
+/* Records a block. If the ticket or the account has closed after mli_opts_settle, the bytes come
+   off no ticket, or are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_alloc_opts *opts, int how) {
@@ -95,8 +94,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
-                                              fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the next such free is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);

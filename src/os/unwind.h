@@ -1,5 +1,4 @@
-/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
-   MemLord's own frames. It may use os/system. Locks: none. */
+/* Has the unwinders, and knows MemLord's own frames. Locks: none. */
 #ifndef MLI_OS_UNWIND_H
 #define MLI_OS_UNWIND_H
 #include "api/api.h"

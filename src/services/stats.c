@@ -230,8 +230,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
-   those in *tagged. */
+/* Returns what has no tag on the devices of a selector, where *tagged has one. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
