@@ -8,6 +8,7 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/unwind.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 

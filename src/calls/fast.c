@@ -11,6 +11,7 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/picks.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/devices.h"
 #include "books/accounts.h"
