@@ -8728,7 +8728,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 }
 /* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
 static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
-    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const __m128i prints = _mm_cvtsi32_si128((int)print);
+    const __m128i both = _mm_cvtsi64_si128((long long)header);
     const int same = _mm_movemask_epi8(
         _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
                        _mm_unpacklo_epi64(both, both)));
@@ -9474,6 +9475,7 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9641,6 +9643,12 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
+}
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */
@@ -10154,6 +10162,16 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
         sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
     }
     return sum;
 }
@@ -17857,7 +17875,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
    of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
+    const uint32_t served = MLI_ALERT_EVENTS | MLI_ALERT_FORGET;
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~served), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }
@@ -18591,10 +18610,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 /* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
-   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
+/* Takes a block off the map, as mli_entry_detach does. word[0] and word[1] get its word1 and word2,
+   and *slot the number of its slot. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot);
+                                             uint64_t *word, uint32_t *slot);
 /* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
@@ -19164,7 +19183,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
     refs = MLI_REFS(e->word1) + (uint32_t)by;
-    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) && !(e->word2 & MLI_HAS_SIDE) &&
+    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) &&
+           !(e->word2 & MLI_HAS_SIDE) &&
            mli_type_of(lord, MLI_DEV(e->word1)) == (uint16_t)device.type &&
            !mli_alerted(lord, MLI_DEV(e->word1));
     if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
@@ -19224,7 +19244,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
@@ -19261,7 +19281,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot) {
+                                             uint64_t *word, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -19284,9 +19304,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     }
     *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    out->key = storage;
-    out->word1 = word1;
-    out->word2 = word2;
+    word[0] = word1;
+    word[1] = word2;
     mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;
@@ -19380,23 +19399,20 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
 
 /* Gives a token the entry of the block that it has taken off the map. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
-                           const mli_entry *e) {
+                           uint64_t storage) {
     token->device = device;
-    token->storage = e->key;
+    token->storage = storage;
     token->state = MLI_TOKEN_LIVE;
-    token->word[0] = e->word1;
-    token->word[1] = e->word2;
     token->word[2] = mli_token_seal(lord, token);
 }
 
 /* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
-    mli_entry e;
     uint32_t slot;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+    if (!lord || !token || mli_detach_fast(lord, device, storage, token->word, &slot) == MLI_PASS)
         return MLI_PASS;
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
     mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
@@ -19434,7 +19450,9 @@ static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, mem
     if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
     mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);
@@ -21326,6 +21344,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
+    out->reallocs += mli_reallocs_sum(lord, dev);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -21548,6 +21567,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         for (i = 0; i < MLI_STAT_COUNT; i++)
             if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reallocs], 0 - mli_reallocs_sum(lord, dev));
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;

@@ -442,6 +442,16 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     return sum;
 }
 
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
+    }
+    return sum;
+}
+
 /* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
    because a call changes `allocs` or `out` before the level. Otherwise one thread may have freed
    before another allocated. Returns 0 if no two sums in 16 agree; *sum is then the last one. */

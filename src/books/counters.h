@@ -57,6 +57,7 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -224,6 +225,12 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
+}
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */

@@ -179,7 +179,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 }
 /* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
 static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
-    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const __m128i prints = _mm_cvtsi32_si128((int)print);
+    const __m128i both = _mm_cvtsi64_si128((long long)header);
     const int same = _mm_movemask_epi8(
         _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
                        _mm_unpacklo_epi64(both, both)));

@@ -60,23 +60,20 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
 
 /* Gives a token the entry of the block that it has taken off the map. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
-                           const mli_entry *e) {
+                           uint64_t storage) {
     token->device = device;
-    token->storage = e->key;
+    token->storage = storage;
     token->state = MLI_TOKEN_LIVE;
-    token->word[0] = e->word1;
-    token->word[1] = e->word2;
     token->word[2] = mli_token_seal(lord, token);
 }
 
 /* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
-    mli_entry e;
     uint32_t slot;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+    if (!lord || !token || mli_detach_fast(lord, device, storage, token->word, &slot) == MLI_PASS)
         return MLI_PASS;
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
     mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
@@ -114,7 +111,9 @@ static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, mem
     if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
     mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);

@@ -25,7 +25,8 @@
    of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
+    const uint32_t served = MLI_ALERT_EVENTS | MLI_ALERT_FORGET;
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~served), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }

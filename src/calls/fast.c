@@ -578,7 +578,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
     refs = MLI_REFS(e->word1) + (uint32_t)by;
-    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) && !(e->word2 & MLI_HAS_SIDE) &&
+    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) &&
+           !(e->word2 & MLI_HAS_SIDE) &&
            mli_type_of(lord, MLI_DEV(e->word1)) == (uint16_t)device.type &&
            !mli_alerted(lord, MLI_DEV(e->word1));
     if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
@@ -638,7 +639,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
@@ -675,7 +676,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot) {
+                                             uint64_t *word, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
@@ -698,9 +699,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     }
     *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    out->key = storage;
-    out->word1 = word1;
-    out->word2 = word2;
+    word[0] = word1;
+    word[1] = word2;
     mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;

@@ -26,10 +26,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 /* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
-   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
+/* Takes a block off the map, as mli_entry_detach does. word[0] and word[1] get its word1 and word2,
+   and *slot the number of its slot. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot);
+                                             uint64_t *word, uint32_t *slot);
 /* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
