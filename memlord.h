@@ -8199,8 +8199,8 @@ MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t ke
     mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
     if (!number) return;
     if (!t || t->id != number / MLI_SLOTS)
-        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
-    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+        for (t = mli_thread_first(lord); t && t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    if (t) mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
 }
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
