@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.5.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.6.0-dev, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -522,7 +522,7 @@
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.5.1"
+#define MEMLORD_VERSION "0.6.0-dev"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -3628,7 +3628,7 @@ private:
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
 /* Owns the macros that hide the differences of compilers, and includes the headers of the system.
-   It may use no other module. Locks: none. */
+   Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
@@ -3732,8 +3732,7 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
-                       unloaded */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell */
 } mli_image;
 
 /* The identity of the module that is at an address now. It does not change if another build of
@@ -3753,7 +3752,7 @@ typedef struct mli_job {
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
-   declarations. It uses no other module. Locks: none. */
+   declarations. Locks: none. */
 
 /* The defaults of the knobs that a host may define. The manual, api/manual.h, describes the knobs
    under >>knobs. If a knob has an impossible value, the compiler stops here. */
@@ -3815,13 +3814,12 @@ typedef struct mli_job {
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
+/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
-   returns 0 for success unless a comment says otherwise.
-   Requires: out pointers are not NULL, and sizes are not 0. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise. Requires: out pointers and sizes are not
+   0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
    clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
@@ -3867,23 +3865,20 @@ MLI_PRIVATE uint64_t mli_now(void);
 /* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
-   Requires: ns < 10^9. */
+/* Sleeps for `ns`, or less after a signal or if a sandbox refuses. Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
    it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
-   a process is not trusted. */
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it is
+   unset or empty, or if the process is set-uid, because that environment is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
-   refuses. */
+/* Makes every running thread of the process pass a full barrier. Returns 0 if refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
@@ -3891,13 +3886,11 @@ MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
 /* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
-   that is not known. */
+/* Returns 1 if a path names, or may name, something other than a regular file. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Returns 0 if this process may create files in a directory, else the system's error. */
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
-/* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
-   error. */
+/* Creates a file. Returns 0, or 1 if a file of this name exists, or -1 for another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
@@ -3907,11 +3900,10 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* These two functions surround the writing of a file. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
-   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
-   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
-   Windows has none of these. */
+/* Surround the writing of a file. A write past the file size limit raises SIGXFSZ, and a write to a
+   pipe without a reader raises SIGPIPE, which kill the process by default: they are blocked, and
+   those that the write raised are consumed. Cancellation is disabled, too, because it would leave
+   the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
@@ -3926,21 +3918,18 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
-   it. */
+/* Starts a thread with all signals blocked, because no signal handler of the host may run on it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
-/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
-   threads wait for that work. */
+/* Disables cancellation of the calling thread and returns the old state. It would end the thread at
+   its next wait, read or write, and leave work half done for which other threads wait. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
-   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
-   if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams, one of which the host may have closed:
+   its output would go to the file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
@@ -4218,8 +4207,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
-                                                     bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size above 32 bits */
 }
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
     struct stat st;
@@ -4247,8 +4235,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links; this replaces a file that
-                                appeared after the call of access */
+    return rename(from, to); /* without hard links; may replace a new file */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4382,10 +4369,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
-   allow, and how much of that is in use. Also tells the names of this process and of the machine,
-   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
-   because a wrong number is worse than none. Locks: none. */
+/* Tells the memory that the machine and the cgroups of this process allow, and how much of it is in
+   use; and the names of process and machine, and the program's arguments. Invariant: a doubtful
+   number counts as unknown, because a wrong number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device: the function that tells how much memory
    there is and how much is in use. It returns 0 if the numbers are known. It calls no malloc and no
@@ -4396,14 +4382,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; a text
-                             that was cut ends in "..."; "" also if mli_identity_read was not
-                             asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; "..."
+                             ends a cut text; "" if not asked for */
 } mli_identity;
 
-/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
-   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
-   NULL: none. Keeps errno. */
+/* Reads the names of this process and of the machine and, if `arguments` is 1, the program's
+   arguments (on Linux only). `root` is a prefix of the paths in /proc, for tests. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -4411,20 +4395,17 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli
 typedef struct mli_cpu {
     const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
-                         none had a limit */
+    uint64_t home;    /* the cgroup that had the lowest limit in the last sample; 0: none */
     char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
     char path[1024];  /* the path of the file that is being read */
-    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
-                         stacks of some hosts */
+    char text[8192];  /* of the file that is read; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
-   Keeps errno. */
+/* Reads the first line of a file, cut to fit, or "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
@@ -4438,9 +4419,8 @@ typedef struct mli_cpu {
 } mli_cpu;
 
 /* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
-   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
-   Some systems have no call that returns the free memory. There the function returns -1, and the
-   host can set a capacity source. */
+   because they cannot be dropped, and the others as free, as in Activity Monitor. Returns -1 on
+   systems that do not tell the free memory, where the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4541,8 +4521,7 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
-   number is not known. */
+/* Reads a file that holds one number, or "max" (UINT64_MAX). Returns -1 if it is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -4551,10 +4530,9 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
-   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
-   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names this controller, it belongs to version 2, whose line has no
+/* Returns the path of the memory cgroup of this process, in `text`, or NULL. `text` is what
+   /proc/self/cgroup has, lines number:controllers:path, and is overwritten. The memory controller
+   belongs to one version of cgroups at a time: if no line names it, to version 2, whose line has no
    controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
@@ -4682,8 +4660,7 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
-   Keeps errno. */
+/* Reads the first bytes of a file. Returns how many, or 0 after an error. Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -4704,8 +4681,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
-/* Sets the arguments from the first n bytes of /proc/self/cmdline, where a 0 ends the name of the
-   program and each argument. */
+/* Sets the arguments from /proc/self/cmdline, where a 0 ends the program and each argument. */
 static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size_t n) {
     const size_t most = sizeof out->arguments - sizeof "...";
     size_t i, name = 0;
@@ -4850,8 +4826,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. It may use os/system. Locks: none of its own. */
+/* Owns the look-up of the loaded module (an executable or a library) behind an address, and keeps
+   MemLord's own module loaded. Locks: none of its own. */
 
 /* Each system defines these functions:
      mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
@@ -4871,8 +4847,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
-                         contains the address */
+    const char *name; /* valid as long as its module is loaded; NULL: there is none */
     uint64_t value;   /* the address of the symbol in the file of the module */
     void *user;       /* for the caller's own use */
 } mli_symbol_query;
@@ -4924,8 +4899,7 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
-                                                    code */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of MemLord's own module */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -4935,9 +4909,8 @@ int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *
 }
 #endif
 
-/* Returns the first symbol with this name in the program and in the libraries that were loaded with
-   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
-   malloc. */
+/* Returns the first symbol with this name in the program and the libraries that were loaded with
+   it, or NULL. Takes the loader's lock and, if there is no such symbol, calls malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
@@ -5034,8 +5007,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest page; a segment's offset and address are equal
-                                   modulo it */
+    const uint64_t page = 4096; /* the smallest page; offset and address agree modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -5050,10 +5022,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is one of these libraries,
-   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
-   unloaded. */
+/* Looks for the address in the next module of the loader's list. It begins with the executable and
+   its libraries, mostly the loader last. dlopen adds modules at the end, so those up to the loader
+   are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -5082,8 +5053,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = in < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
-                                              loaded */
+    out->loaded = out->path = loaded.name; /* nothing more is known of what dlmopen has loaded */
     out->bias = loaded.bias;
     if (in < 0) {
         in = mli_dl_each(mli_image_visit, &search);
@@ -5402,8 +5372,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
-/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
-   MemLord's own frames. It may use os/system. Locks: none. */
+/* Has the unwinders, and knows MemLord's own frames. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -5422,7 +5391,7 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) { return 1; }
 #endif
 
 /* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
-   between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
+   between the host's call and mli_call_get, which notes the return address in the host. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -5445,11 +5414,9 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
-   frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
-   tells where the section begins and ends. mli_is_own compares an address with these bounds. A
-   copy of such a function that was inlined into the host's function lies elsewhere, and counts as
-   the host's. */
+/* Below -O2, MemLord's functions between the host's call and MLI_NOTE_CALLER keep their frames,
+   which recorded stacks leave out. They lie in one section, with whose bounds mli_is_own compares
+   an address. A copy that was inlined into the host's function counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -5476,9 +5443,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
-   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that a
-   program need not link them. */
+/* Calls the unwinder of libgcc_s or libunwind, if the program has one, else backtrace of the C
+   library, which loads libgcc_s. All are weak, so that a program need not link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -5533,10 +5499,10 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
 /* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
-   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
-   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
-   place in that list. A shard is a part of the map of blocks. */
+   Invariants: a word is a struct, so that an access without one of the functions below does not
+   compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent. Locks:
+   the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its place in
+   that list. */
 
 /* The name of a load or store ends in its memory order. A load or store without a suffix is
    relaxed: a thread that reads the value may conclude nothing about other words. The words have the
@@ -5580,8 +5546,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
-                            address */
+#define MLI_U64_LOCKS 16 /* in place of 64-bit atomics; mli_u64_lock chooses one by the address */
 #endif
 
 #if defined(__GNUC__)
@@ -5677,9 +5642,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store. A reader
-   that sees one of the new words also sees what the caller stored before. Pairs with
-   mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store, so that a
+   reader of a new word also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -5703,63 +5667,46 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
-                           totals of the invocation */
-    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards
-                           members of the row: see mli_row */
-    MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
-                           of their own share */
+    MLI_RANK_JOINT,     /* one for each shared scope invocation; guards its totals */
+    MLI_RANK_ROW,       /* one for each row; guards members of the row: see mli_row */
+    MLI_RANK_COUNT,     /* guards the counters of the orphan record */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
-                           progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls in progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
-    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
-                           its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
-                           open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
-                           of the device */
-    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
-                           sources */
-    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
-                            share) */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the holders of each device */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each phys; guards its sample, limit, tickets and bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, who runs them, and capacity sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page */
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
-    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait until it leaves. Locks of buckets have no rank: the thread takes
-                           them while it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
-                           shard. A thread that takes several of these locks takes the one at the
-                           lowest address first */
-    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags and stb_ds
-                           tables of all ledgers, and the index from addresses to rows and
-                           records */
-    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
-                           their own */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard, and others wait until it
+                           leaves. Locks of buckets have no rank: they are taken inside */
+    MLI_RANK_SHARD,     /* one for each shard; guards its state and table. A thread that takes
+                           several takes the one at the lowest address first */
+    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags, stb_ds
+                           tables and indexes of all ledgers */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the orphan record */
     MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a thread
                            that forks holds this lock while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
-   drops the lock. */
+/* A spin lock for short work: an exchange takes it, and pairs with the release store behind. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
-                     locks again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the process's again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
-   lock. A thread may hold two locks of one rank in three cases: the locks of shards, if it takes
-   the one at the lowest address first; the locks of physical devices, while it holds the cold lock
-   (MLI_RANK_COLD); and any locks, while it holds the registry lock (MLI_RANK_REGISTRY), as in a
-   fork. */
+/* Checks the lock order before the thread waits for a lock, and notes that it holds the lock. A
+   thread may hold two locks of one rank in three cases: those of shards, if it takes the one at the
+   lowest address first; those of physical devices, while it holds the cold lock; and any, while it
+   holds the registry lock, as in a fork. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
    holds no lock of an inner rank. The thread may be inside already. */
@@ -5779,11 +5726,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
-   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
-   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
-   may hold the lock. */
+/* Waits a moment. A thread that waits for another one calls this function in a loop, and *n counts
+   the calls. Most calls spin. One in MLI_SPIN_LOOKS does not: the first MLI_SPIN_TURNS of these
+   yield, and the later ones sleep for 50 us to 1 ms, because a real-time thread that yields lets no
+   thread of lower priority run, which may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 
 /* ------------------------------------------------------------------------ src/base/atomics.c -- */
@@ -5883,8 +5829,7 @@ MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
 MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
 /* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
-/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
-   shard of the map. */
+/* Returns 1 if the thread holds no lock, but perhaps the orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void) {
     return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
 }
@@ -5926,17 +5871,55 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 /* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
    the member of struct memlord that is named after it. Invariants: a row is never removed, so its
    number and address are valid as long as the ledger; a thread record is reused, never freed.
-   Locks: base/atomics lists all locks in their order (MLI_RANK_...).
-   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
-   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
-   record has a cell for each row that the thread counts on, with the thread's own part of the
-   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
-   for which there is no record. A picked block is one whose stack was sampled. A mark is a
-   number that a block gets at its alloc (see memlord_mark). A birth is the mark, scope and stream
-   that a block began with, taken together. A stamp is a time, by the processor's counter or the
-   ledger's clock. Each memlord_reset begins an epoch. A helper is a thread that the ledger starts.
-   A safe point is a moment at which host code may run, such as during memlord_gc_poll. The cold
-   lock is mli_process.cold_lock. */
+   Locks: base/atomics lists all locks in their order (MLI_RANK_...). The words that all comments
+   use:
+   A dev is a ledger's own number of a device, from 1. A phys is a physical device, memory that
+   several devices may share; a source tells how many bytes it has, and how many are in use: to call
+   the source is to sample the phys. A selector names one device, all devices of a type, or all. The
+   arena of a device is its bytes that are in no recorded block.
+   The map has an entry for each block: its key (the device type and the storage, which is an
+   address or a handle), word1 (the bytes, the device, the references) and word2 (the site, the tag
+   and the birth). A birth is the mark (memlord_mark), scope and stream that the block began with.
+   The map has parts, the shards; a shard has a table of buckets, a bucket has slots for entries,
+   and the header of a bucket tells which are in use. A thread is inside a shard while it uses the
+   table; no other thread uses a shard that is paused. The home of a key is where a search for it
+   begins. A probe finds an entry, which no other thread changes until the probe ends. A side record
+   has those facts of a block that do not fit in its entry; the entry's word2 then points to it, and
+   it keeps what word2 had before. A part is a range of the bytes of a block, with a description. A
+   pending block was freed, and waits for its fences. A detached block is off the map while its
+   realloc is open, and still counts.
+   A row has the counters of a device, or of a site, a tag or a stack on a device; a book has all
+   rows of one kind. A cell has one thread's part of a row. Its level is the bytes that the thread
+   allocated less those it freed. To publish a cell is to add the change of its level to the row; a
+   cell may hold back a part of the change, the batch at most. A delta is a change of counters. Each
+   memlord_reset begins an epoch. A holder is what has bytes of a device: a tag, a site or the
+   arena.
+   A thread has a record in each ledger that it uses. The orphan record serves all threads for which
+   there is no record. A sweep frees the records whose thread has ended. A helper is a thread that
+   the ledger starts: a poller samples a phys, a recorder takes snapshots or exports reports. A
+   fibre is work of the host that moves between threads. A context has the open tags and scopes, the
+   account, the stream and the tickets of a thread or a fibre. A safe point is a moment at which
+   host code may run, such as during memlord_gc_poll.
+   A site is a place in the host's code: a memlord_site, or the return address of a call. A module
+   of the process is an executable or a library; a place in it is an offset in its file. A kept
+   string is the ledger's only copy of a text, and lives as long as the ledger. A picked block is
+   one whose alloc was sampled, to take its stack; stacks are samples if not all allocs are picked.
+   A stack is the path from a node to the root of a tree, node 0; each node has a return address,
+   and its parent is the node of the caller. A scope is a named part of the host's run, and an
+   invocation one run of it; a span is a scope that a context is in. The interposer is a preloaded
+   MemLord, with a ledger of its own.
+   A ticket is the id of a reservation: bytes of a phys, and perhaps of an account, that are held
+   for later allocs. An alloc draws on a ticket; its bytes are in flight until it is recorded. An
+   account counts the bytes that are charged to a user or a request of the host. A fence tells by
+   its function `done` whether a device has finished with a block: to ask it is to call `done`; to
+   drop it is to call its `drop`, after which the ledger does not use it. A strategy is a list of
+   bands; a band is a range of the percentage in use of a device, with a threshold of a metric. A
+   band check compares the two; a collection runs the host's callbacks, which free memory. The
+   pressure page is a file that the ledgers of several processes, the neighbours, map.
+   A stamp is a time, by the processor's counter or the ledger's clock. The ring has the latest
+   events. A snapshot has the live bytes at one moment; a checkpoint is a snapshot with a name. A
+   dropped alloc is one that the ledger had no room to record. The cold lock is
+   mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5953,8 +5936,7 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Kinds of records that found no room, or are no longer kept. They are counted for the ledger as a
-   whole. */
+/* Kinds of records that found no room, or are no longer kept, counted for the ledger as a whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5981,22 +5963,18 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_array: see
-                               base/vectors */
+typedef mli_ptr mli_vector; /* a growable array, an mli_chunk_array: see base/vectors */
 
 /* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW (no table yet), SHARED, STOPPED (no thread may enter the shard), or
                           the id of the thread that owns the shard */
-    mli_u32 displaced; /* how many entries are not in their home bucket, where a search for them
-                          begins */
-    mli_ptr table;     /* char *: the address of the table, plus the code of its size: see
-                          mli_table_at */
+    mli_u32 displaced; /* how many entries are not in their home bucket */
+    mli_ptr table;     /* char *: the address and the code of its size: see mli_table_at */
     uint32_t size;          /* number of buckets in the table; calls read it here, and other
                                processes compute it from the code */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped; mli_shard_resume restores
-                               this state */
+    uint32_t stopped_state; /* the state before, which mli_shard_resume restores */
     mli_u32 refuse; /* how many more keys without room get no larger table */
 } mli_shard;
 
@@ -6013,32 +5991,24 @@ typedef struct mli_helper {
    of the machine. The capacity source is the function that tells how much memory the physical
    device has. The pressure page is memory that the ledgers of several processes share. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampler`, `sampler_reader` and `poller`;
-                              also guards the bands of the devices that share this physical
-                              device */
-    void *sampler;         /* &mli_self of the thread that is asking the capacity source; NULL: none
-                              is; guarded by the callbacks lock */
+    mli_lock lock;         /* guards all below but `sampler`, `sampler_reader` and `poller`, and the
+                              bands of the devices at this phys */
+    void *sampler;         /* &mli_self of the sampling thread, or NULL; under the callbacks lock */
     uint64_t sampler_reader; /* the number of the source that the sampler's thread asks: see
                                 capacity_reader_numbers; guarded by the callbacks lock */
     memlord_device device; /* the device whose capacity the source is asked for */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
-    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
-                              bytes */
+    double fraction;       /* the limit as a part of the capacity; 0: it was set in bytes */
     uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
-    uint64_t drawn;        /* the part of in_flight that has come off its tickets, and not yet off
-                              ticket_bytes */
+    uint64_t drawn;        /* the part of in_flight that is off its tickets already */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called after it */
-    mli_u64 id;            /* a hash of the text that memlord_device_id_set gave the physical
-                              device; 0: none */
-    uint64_t neighbours;   /* bytes that other ledgers on the pressure page held on this device when
-                              the page was last read */
-    int neighbour_failing; /* 1: another ledger on the pressure page finds no memory on this
-                              device */
+    int failing;           /* 1: the latest request failed: memlord_alloc_retry or _failed */
+    mli_u64 id;            /* a hash of the text of memlord_device_id_set; 0: none */
+    uint64_t neighbours;   /* bytes that the neighbours held here when the page was last read */
+    int neighbour_failing; /* 1: a neighbour finds no memory on this device */
     uint32_t neighbours_resting; /* how many other ledgers on the pressure page rest (run no
                                     collection callbacks for a while) on this device */
     uint64_t stalled;      /* the time, by mli_now, when the system last reported that tasks wait
@@ -6047,8 +6017,7 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Units of the ledger's own memory, as powers of two. A grain has 128 bytes and a region 32 KiB:
-   see base/memory. */
+/* Units of own memory, as powers of two: a grain has 128 bytes, a region 32 KiB (base/memory). */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
@@ -6063,10 +6032,8 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
-    mli_u64 mark;          /* the current mark (memlord_mark), shifted to its place in word2 of a
-                              block's entry */
-    uint16_t type_of[256]; /* the type of each device, by dev; written before other threads can
-                              find the dev */
+    mli_u64 mark;          /* the current mark, shifted to its place in a word2 */
+    uint16_t type_of[256]; /* by dev; written before other threads can find the dev */
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
                                                element stays 0 */
 };
@@ -6078,8 +6045,7 @@ struct mli_threads_state {
     mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* how many threads there may be before the margins of bands (see
                           services/bands.h) must be widened for their unpublished bytes */
-    uint32_t sweep_at; /* number of thread records at which a sweep looks for records whose thread
-                          has ended */
+    uint32_t sweep_at; /* at so many records a sweep looks for ended threads */
     mli_ptr all;       /* mli_thread *: the first record of the list of all thread records */
     struct mli_thread *orphan; /* the record that threads without a record of their own share */
     mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
@@ -6100,8 +6066,7 @@ struct mli_stacks_state {
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than the number of records in each
                                                    vector; the vectors grow under the cold lock */
-    mli_u64 cut;                      /* how many stacks have at most one return address, because no
-                                         more could be taken */
+    mli_u64 cut;                      /* how many stacks have at most one return address */
     mli_lock lock;                    /* held to set `tables`, and to set the frames of a row */
 };
 struct mli_tags_state {
@@ -6112,14 +6077,12 @@ struct mli_tags_state {
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* the most bytes that a cell may hold back; 0: every call
-                                     publishes its cells */
+    uint64_t batch;               /* bytes that a cell may hold back; 0: every call publishes */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than the number of rows, because row 0 means no row */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_u64 look_due;             /* from this time of mli_now on, a call that publishes a cell also
-                                     checks, before it returns, whether a snapshot is due; 0: no
-                                     call checks */
+                                     checks whether a snapshot is due; 0: no call checks */
     mli_u64 looks;                /* how many times a cell was published while `batch` was 0 and
                                      look_due was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
@@ -6128,8 +6091,7 @@ struct mli_counters_state {
 };
 struct mli_devices_state {
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
-    mli_u32 watched_types; /* a bit for each device type on which a strategy (memlord_strategy_set)
-                              can be in force */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_...: which pollers run */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
@@ -6138,8 +6100,7 @@ struct mli_memory_state {
     size_t ledger;     /* bytes of the ledger and of the states that lie behind it */
     mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
-                                                   grains */
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free ones, by log2 of their grains */
     struct mli_region *regions;
 };
 struct mli_events_state {
@@ -6151,8 +6112,7 @@ struct mli_events_state {
     X(retry) X(saving)
 
 struct memlord {
-    struct mli_map_state map; /* the map is first, so that a call finds a shard without adding an
-                                 offset */
+    struct mli_map_state map; /* first, so that a call finds a shard without an offset */
 
     /* These members are set when the ledger is made, and constant from then on. Any module may read
        them. */
@@ -6162,8 +6122,7 @@ struct memlord {
     int debug;           /* set by MEMLORD_DEBUG. 1: calls are logged; 2: calls are logged, and
                             memlord_destroy calls memlord_verify */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: time stamps are mli_ticks; 0: time stamps are times of
-                                  `clock` */
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of `clock` */
     uint64_t started, started_stamp, started_wall;
     /* Two functions of services/. The modules of calls/ and books/ call them by pointer, because
        they may not include the headers of services/. end_slow is mli_call_end_slow, which ends a
@@ -6172,8 +6131,7 @@ struct memlord {
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* links of the list of live ledgers; guarded by the registry
-                                     lock */
+    struct memlord *next, **back; /* the list of live ledgers; under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -6185,18 +6143,15 @@ struct memlord {
 #define MLI_X(module) struct mli_##module##_state *module;
     MLI_STATES(MLI_X)
 #undef MLI_X
-    mli_u64 program_ended; /* when the program ended, in ns by the ledger's clock; 0: the program
-                              runs. Only the interposer (a preloaded MemLord) sets this member.
-                              The interposer looks up the names of places after the program has
-                              ended, and the age of the ledger does not include the time for
-                              this */
+    mli_u64 program_ended; /* when the program ended, by the ledger's clock; 0: it runs. Only the
+                              interposer sets this: it looks up the names of places afterwards, and
+                              the age of the ledger does not include that */
 };
 
 /* What a module does in the life of a ledger. The module x has its mli_x_life, which embed/lives
    reads. A member that the module does not need is 0. */
 typedef struct mli_life {
-    size_t size; /* bytes of the module's state, if the state follows struct memlord in memory;
-                    else 0 */
+    size_t size; /* of the state, if it follows struct memlord in memory; else 0 */
     size_t at;   /* offset of the ledger's pointer to the state */
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
        ledger. */
@@ -6204,7 +6159,6 @@ typedef struct mli_life {
     /* Does the rest of the initialisation, for which the ledger must be in the list of live
        ledgers. It may allocate memory. If it returns an error, the ledger is not made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
-    /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
     /* Takes the module's locks before a fork, or drops them after it. The modules take their locks
        in the order of embed/lives. */
@@ -6218,54 +6172,42 @@ typedef struct mli_life {
 } mli_life;
 #define MLI_LIFE_STATE(module) sizeof(struct mli_##module##_state), offsetof(memlord, module)
 
-/* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
-   clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the time of the clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 
-/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own in
-   place of the host's. Each slot has its own functions, because no argument of such a
-   function tells which table the host called it from. A thread that hooks a table holds the
-   registry lock. */
+/* A slot for a hooked table: a table of the host's in which MemLord has put functions of its own.
+   Each slot has its own, because no argument tells from which table the host called. A thread that
+   hooks a table holds the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the host's table that is hooked now; NULL: none */
     memlord_hooks host;   /* the host's functions, which the slot's functions call; set once,
                              because the host may still have copies of the slot's functions after it
                              unhooks the table; free_fn NULL: the slot was never used */
-    mli_u64 generation;   /* the generation of the ledger in which the slot's functions record; 0:
-                             they record nothing */
-    mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
-                             MLI_HOOK_COMPLETE */
+    mli_u64 generation;   /* of the ledger in which the slot's functions record; 0: none */
+    mli_u32 which;        /* bits MEMLORD_HOOK_... of those that record, and MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* a bit of `which`: each function of the table that
-                                 allocates memory also records the block */
+#define MLI_HOOK_COMPLETE 16u /* in `which`: each function that allocates also records */
 
 enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
-    MLI_START_DONE  /* mli_process_start has set up the exit key, the fork handlers and the
-                        interposer */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are set up */
 };
 
-/* The only state outside the ledgers that all threads share. It begins as all zeros, which is
-   valid. */
+/* The only state outside the ledgers that all threads share. All zeros are valid. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* guards the list of ledgers, the hooked tables and the owners of
-                               thread records */
-    mli_lock cold_lock;     /* guards the names, devices, sites, tags and stb_ds tables of all
-                               ledgers */
+    mli_lock registry_lock; /* guards the list of ledgers, hooked tables and owners of records */
+    mli_lock cold_lock;     /* guards the names, devices, sites, tags and tables of all ledgers */
     mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; guarded by the cold lock */
-    struct mli_cold *cold;    /* memory of the thread that has the cold lock, for mli_cold_alloc;
-                                 guarded by this lock */
-    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
-                                 yet */
+    struct mli_cold *cold;    /* memory for the holder of the cold lock: see mli_cold_alloc */
+    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: not made yet */
     mli_u64 generation;       /* the generation of the ledger that was made last */
     mli_u64 ended;            /* how many ledgers were destroyed */
     mli_u32 started;          /* one of MLI_START_... */
@@ -6276,8 +6218,7 @@ typedef struct mli_process_state {
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
-    mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
-                                handler */
+    mli_u64 pid;             /* the process id; not getpid in a child that ran no fork handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; not read before `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
@@ -6308,32 +6249,25 @@ typedef struct mli_used {
    state before the last call of the thread. That call then finds a new state of zeros. Zeros fit no
    ledger, because no ledger has the generation 0. */
 typedef struct mli_self_state {
-    uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
-                            last */
+    uint64_t generation; /* of the ledger of `thread`, which is the one used last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
     memlord *found;            /* result of the latest memlord_find */
-    uint32_t hooked;         /* 1: the thread has an exit hook, a function that the system calls
-                                when the thread ends */
+    uint32_t hooked;         /* 1: the thread has an exit hook, which runs when it ends */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
-    uint32_t in_host_alloc;  /* how deep the thread is in calls that make it busy: see
-                                mli_busy_begin; 0: it is not busy */
-    uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
-                                none */
-    uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
-                                none */
+    uint32_t in_host_alloc;  /* above 0: the thread is busy: see mli_busy_begin */
+    uint64_t fence_lord;     /* of the ledger whose fence functions the thread runs; 0: none */
+    uint64_t try_lord;       /* of the ledger whose memlord_try_fn the thread runs; 0: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uint32_t unwinding;      /* 1: the thread is in an unwinder */
     void *unwound;           /* the frame at which an unwinder by frame pointers begins, while the
                                 thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
-    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not looked up yet;
-                                       0 and 1: not known */
-    mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
-                                none */
+    uintptr_t stack_from, stack_to; /* of the stack; both 0: not looked up; 0 and 1: not known */
+    mli_log_calls log_calls; /* the calls of a logger that the thread is in */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -6353,7 +6287,6 @@ MLI_PRIVATE uint64_t mli_ledger_age(memlord *lord) {
     const uint64_t ended = mli_u64_load(&lord->program_ended);
     return (ended ? ended : mli_ledger_now(lord)) - lord->started;
 }
-/* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     if (take)
         mli_lock_take(lock);
@@ -6363,8 +6296,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self, the
-   state of the current thread. Locks: none. */
+/* Has the unwinder that follows frame pointers. Owns no state. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -6429,12 +6361,10 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
-   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
-   use os/. Locks: none.
-   A host may trap floating-point errors, or be compiled with -ffast-math. So no code raises INVALID,
-   DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
-   known. */
+/* Has the arithmetic that a host without libm lacks, and a hash of numbers. Owns no state.
+   Invariant: no code raises INVALID, DIVBYZERO, OVERFLOW or UNDERFLOW or makes a NaN, because a
+   host may trap errors or use -ffast-math; -1 stands for a number that is not known. Locks:
+   none. */
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
@@ -6445,8 +6375,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v) {
     return (uint64_t)(int64_t)(v < 9e18 ? v : 9e18);
 }
 
-/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
-   infinite or a NaN. */
+/* Reads a number of the host; -1 if it is below 0, above 0 but below 2^-64, infinite or a NaN. */
 /* Looks at bits only: a comparison with a NaN raises INVALID, and -ffast-math leaves it out. */
 MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from) {
     uint64_t bits;
@@ -6505,10 +6434,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
-   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
-   a function, the full buffer goes to that function, and is filled again. Without a function the
-   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
+/* Writes numbers and strings to an mli_out, which fills a buffer. A full buffer goes to the
+   function of the mli_out; without one the text is cut there, and the rest is counted, as in
+   snprintf. Uses no stdio, no locale and no allocation. Owns no state. Locks: none. */
 
 #include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
@@ -6557,8 +6485,7 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         n -= piece;
     }
 }
-/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
-   with a 0. */
+/* Returns text `number`, from 0, of a sequence in which each text ends with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
     for (; number; number--) texts += strlen(texts) + 1;
     return texts;
@@ -6573,15 +6500,13 @@ MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
 }
-/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
-   cut. */
+/* Terminates the text in a buffer. Returns its full length, including what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
     if (o->buf && cap) o->buf[o->used] = 0;
     return o->total;
 }
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
-   UINT64_MAX. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL above UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value) {
     for (*value = 0; *text >= '0' && *text <= '9'; text++) {
         unsigned digit = (unsigned)(*text - '0');
@@ -6639,8 +6564,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
         mli_put_u64(o, tenths / 10);
 }
 
-/* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
-   trailing zeros. */
+/* Writes bytes in the largest IEC unit that gives at least 1, with up to two decimals. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
@@ -6656,8 +6580,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
 }
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
-   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
-   algorithms. */
+   a file's name, by civil_from_days of Howard Hinnant's chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
@@ -6698,22 +6621,19 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. Such characters are the controls, the separators, and those with Unicode's property
-   Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of text:
+   controls, separators, and Unicode's Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
            (code >= 0x2066 && code <= 0x2069);
 }
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
-   U+FFFD for an invalid byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write it as it is:
+   if it is not well-formed by RFC 3629 (such as a surrogate), a control character, or U+FFFD, which
+   mli_put_invalid_byte writes. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
-                                                                     the least code */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -6837,7 +6757,6 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
-/* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the second path separator */
     for (; *path; path++)
@@ -6986,10 +6905,9 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     mli_put_format(o, 0, form, &args);
     va_end(args);
 }
-/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
-   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
-   before. The last byte written is still in the buffer, because a full buffer is flushed only when
-   more text comes. */
+/* Writes JSON by a format string. Leaves out a comma at its start if the last byte written is a [
+   or {. That byte is still in the buffer, because a full buffer is flushed only when more text
+   comes. Requires: before a comma, something was written. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
     MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
@@ -7001,8 +6919,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
-   text is not a unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in any case, or 0 if it is none. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -7084,26 +7001,22 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
-   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
-   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
-   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. Invariant: a debug
+   line is formatted only if the logger receives messages of its level. Lock: MLI_RANK_LOG, for the
+   logger and the number of its calls in progress; none is held while the logger runs. */
 
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
-                           logger */
+    mli_u32 level;      /* the highest level that the logger receives; 0: there is no logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
-    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
-                           began */
+    uint32_t inside[2]; /* its calls in progress, by the turn in which they began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
-   its colour. */
+/* The logger of MEMLORD_DEBUG: one system call writes a line, whose start chooses its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -7118,8 +7031,7 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
-                                                  sequence and the newline */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7180,9 +7092,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, 
     mli_log_end(lord, level, &o);
 }
 
-/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
-   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
-   held. */
+/* Logs a warning and sets *said to 1, unless it is 1. A thread without a record of its own does not
+   warn, because it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
     if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
@@ -7195,8 +7106,7 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
-   of a NULL function. */
+/* Sets the logger. MEMLORD_DEBUG has its own in place of memlord_log_stderr and NULL. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -7213,8 +7123,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
-   other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -7232,8 +7141,7 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     mli_out o;
     (void)user;
     if (level > MEMLORD_LOG_WARNING || !text) return;
-    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for the newline of a line that is
-                                                  cut */
+    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for a newline */
     mli_put_str(&o, "memlord: ");
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -7271,11 +7179,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
-   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
-   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
-   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
-   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory: regions from its allocator, cut into pieces. The allocator is the
+   host's, or else the os allocator, which this module has. Invariant: while the allocator runs, the
+   thread holds no lock and is marked busy, so that a call that the allocator makes into a ledger
+   does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os
+   allocator. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
@@ -7333,7 +7241,6 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
-/* Gives memory back to the ledger's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -7354,8 +7261,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* `used`: number of pages in use; `huge`: 1 if
-                                              huge pages were requested */
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -7371,17 +7277,15 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Asks the system to allocate pages that are about to be used. One request takes less time than a
-   page fault for each page. An older system refuses the request, and allocates each page at its
-   page fault. */
+/* Asks the system for pages that are about to be used, which takes less time than a page fault for
+   each. An older system refuses the request. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
     errno = saved;
 }
 
-/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
-   rest. */
+/* Maps an extent that is aligned to its size: maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -7414,8 +7318,7 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
-   were never in use. */
+/* Zeroes the first `dirty` bytes of a run of pages; those behind them were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -7431,9 +7334,8 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
-                                                                     as a ring of events, because
-                                                                     such a block fills slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such as
+                                                                     a ring, which fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -7513,8 +7415,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
-   that points to this region. */
+/* Returns the link to the region that has a piece, in the list of regions. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -7541,10 +7442,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
-   class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is
-   large enough. */
+/* Returns a free piece that is large enough, or NULL: of the first size class that has one, the
+   smallest among the first 16 pieces, or else the first later one. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -7558,8 +7457,7 @@ static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     return best;
 }
 
-/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
-   the allocator. */
+/* Returns a zeroed piece, or NULL if no region has one that is large enough. Calls no allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     mli_piece *fit;
@@ -7578,9 +7476,8 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
-   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
-   the os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes besides its size: for its alignment, and for a
+   pointer to the start of the allocator's memory. A block of the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
@@ -7665,8 +7562,7 @@ static MLI_COLD void mli_regions_free(memlord *lord) {
 static MLI_COLD void mli_memory_lock(memlord *lord, int take) {
     mli_lock_set(&lord->memory.lock, take);
 }
-/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
-   NULL if there is no memory. */
+/* Allocates zeroed bytes for a ledger and the states behind it, or returns NULL. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size) {
     const uint64_t generation = mli_busy_begin();
     memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
@@ -7702,10 +7598,10 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
-/* Has the vector: a growable array of records. A thread can find a record by its number even while
-   another thread grows the vector. It owns no state: the module that owns the records has the
-   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
-   the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector, a growable array of records. Owns no state: the vector is in the state of the
+   module that owns the records. Invariants: a record never moves, and a thread can find it by its
+   number even while another thread grows the vector. Locks: none; the owner lets one thread at a
+   time grow it. */
 
 /* A vector (mli_vector) stores its records in chunks of 16. A growing vector gets a new array of
    pointers to its chunks. Older arrays stay readable until the ledger ends. */
@@ -7713,8 +7609,7 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
-    uint64_t cap; /* how many pointers follow this struct; each points to a chunk of 16 records,
-                     or is NULL */
+    uint64_t cap; /* how many pointers follow, each to a chunk of 16 records, or NULL */
 } mli_chunk_array;
 /* Returns the address of the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -7754,10 +7649,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t 
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
-   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
-   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
-   that adds to the vector. */
+/* Returns the record with this number, and makes its chunk in memory from `grab` if it is missing,
+   or returns NULL. Stores the pointer to the chunk with a release, which pairs with the acquire
+   load in mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -7786,18 +7680,13 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers). A
-   hook is a bit that gives every call further work. An alert is a bit that gives the end of a call
-   some work. The orphan record serves the threads that can have no record of their own. A row has
-   the counters of a device, a site or a tag. A cell is a thread's part of a row. A dev is the
-   number of a device, and a shard a part of the map of blocks. The exit hook of a thread is a
-   function that runs when the thread ends. A sweep frees the records whose thread has ended. May
-   use base/memory and os/. Invariants: a record in use belongs to one thread; a free record keeps
-   its counts and its shards for the next thread. Locks: the registry lock; the orphan lock, for the
-   orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the helpers. A hook is a bit that
+   gives every call further work; an alert gives the end of a call some work. Invariants: a record
+   in use belongs to one thread; a free record keeps its counts and its shards for the next thread.
+   Locks: the registry lock; the orphan lock, for the orphan record. */
 
 /* A call that the fast path (calls/fast) does not serve takes the general path. It gets the record
-   of its thread from mli_thread_get or mli_call_get, and gives it back with mli_thread_put. embed/exit handles the
+   of its thread from mli_thread_get, and gives it back with mli_thread_put. embed/exit handles the
    end of a thread and a fork. A helper is a thread of the ledger's own. While a thread starts or
    stops a helper, the helper's `state` is MLI_HELPER_BUSY, so that no other thread starts or stops
    it meanwhile. No helper waits for the end of another helper. */
@@ -7809,23 +7698,20 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_SIDES_MAX 16
 #define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
-enum { /* mli_thread.special: the further work of the thread's calls. The fast path of a call does
-          the work of the bits in MLI_SPECIAL_SERVED; any other bit sends the call to the general
-          path. */
+enum { /* mli_thread.special: the further work of the thread's calls. The fast path does the work of
+          the bits in MLI_SPECIAL_SERVED; any other sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange, because the
-                                    system refuses mli_barrier_all, or because this is the orphan
-                                    record; the bit is never cleared */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the thread enters shards by an exchange: the system refuses
+                                    mli_barrier_all, or this is the orphan record; never cleared */
     MLI_SPECIAL_TICKET = 32,     /* the thread has tickets: its allocs may use the bytes of these */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws a new distance
-                                    to the thread's next sample */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws its distance anew */
     MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
                                     peak. So the thread's next call publishes the cells that have
                                     too many unpublished bytes: it adds these bytes to the rows */
@@ -7838,8 +7724,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL if the entry is vacant */
-    void *value;     /* what was found: a cell, the ledger's copy of a tag, a site or a
-                        mli_thread_scope */
+    void *value;     /* a cell, the ledger's copy of a tag, a site or a mli_thread_scope */
     uint64_t bits;   /* for a cell: the bits of a map entry's word2 that name its row */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
@@ -7847,40 +7732,32 @@ typedef struct mli_cache_entry {
                               record; a home is an entry at which a look-up may begin */
 #define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
-/* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
-   a context of its own, and memlord_context_swap exchanges contexts between threads and the host's
-   fibres. This struct has the members that stay where they are while contexts are exchanged. A
+/* A context. A thread has one of its own, and memlord_context_swap exchanges contexts between
+   threads and the host's fibres. This struct has the members that stay where they are meanwhile. A
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* the span (books/spans) of the context's outermost scope; NULL until
-                               it is made; stays when the scope ends, for the next outermost
-                               scope */
+    struct mli_span *spans; /* the span of its outermost scope; NULL until it is made; stays for the
+                               next outermost scope */
     mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
-    struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
-                                fibre */
+    struct mli_thread *home; /* the thread whose own context this is; NULL: a fibre's */
     uint32_t id;            /* no other context has this id: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that every recording call reads. While a thread is in the context, this
-   part is in the thread's record. */
+/* The part of a context that every recording call reads, in the record of its thread. */
 typedef struct mli_current {
-    const char *tag;                 /* the ledger's copy of the innermost tag; NULL if there is
-                                        none */
+    const char *tag;                 /* the ledger's copy of the innermost tag, or NULL */
     struct mli_span *span;           /* the span (books/spans) of the innermost scope, or NULL */
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
-    uint64_t birth_bits;             /* the bits that word2 of a new block has for the scope, this
-                                        stream and the mark birth_mark; 0 until they are looked
-                                        up */
-    uint64_t birth_mark;             /* the mark that birth_bits was looked up for, as
-                                        mli_mark_bits returns it */
+    uint64_t birth_bits;             /* for the word2 of a new block: the scope, this stream and the
+                                        mark birth_mark; 0 until they are looked up */
+    uint64_t birth_mark;             /* the mark of birth_bits, as mli_mark_bits returns it */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* how many elements of `tickets` are set; other threads may have closed
-                              or adopted some of them */
+    uint32_t open_tickets; /* how many of `tickets` are set; others may have closed some of them */
     mli_context *context;
 } mli_current;
 
@@ -7892,14 +7769,13 @@ typedef struct mli_slot {
     mli_u64 key;          /* 0: the slot is vacant */
     uint64_t word1, word2; /* of the entry */
     double scale;         /* the block's sampled stack: see mli_pick */
-    uint32_t row, type;
+    uint32_t row;
 } mli_slot;
 
 /* What the debug line (MEMLORD_DEBUG) of a call says besides the arguments of the call. */
 typedef struct mli_debug_note {
     uint64_t blocks, bytes; /* blocks that a call with n storages began or ended, and their bytes */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
-                                          address, and their bytes */
+    uint64_t implicit, implicit_bytes; /* blocks that ended for a new one there, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
     memlord_device from_device; /* the device before a move */
     uint64_t from;              /* the storage before a move; 0: there was no move */
@@ -7911,16 +7787,14 @@ typedef struct mli_debug_note {
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* the phys of the tickets; NULL if the alloc draws on none */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the alloc draws on; 0 means all tickets of the
-                             thread */
+    memlord_ticket named; /* the only ticket that it draws on; 0: all of the thread */
     uint64_t drawn;       /* the part of `bytes` that has come off tickets already */
 } mli_ticket_draw;
 
-/* A call on the general path (calls/record): what its steps tell each other. mli_call_get begins
-   it. It is valid until the call has given its record back and runs code of the host, which may
-   make the next call of this thread. So whoever runs a logger, a fence or mli_call_end copies first
-   what it needs later. The ledger's allocator also is code of the host, but a call that it makes
-   has no record. An unwinder's calls are calls of their own: mli_stack_unwind keeps this one. */
+/* A call on the general path (calls/record): what its steps tell each other. It is valid until it
+   runs code of the host, such as a logger, a fence or mli_call_end, because that code may make the
+   next call of this thread. What is needed later is copied first. Calls of the ledger's allocator
+   have no mli_call, and mli_stack_unwind keeps this one from those of an unwinder. */
 typedef struct mli_call {
     struct mli_thread *t;     /* the record in which the call counts */
     uint32_t dev;             /* the number of the block's device */
@@ -7942,10 +7816,6 @@ typedef struct mli_call {
     mli_debug_note note;
 } mli_call;
 
-/* Notes the return address and the frame of the public function that makes a call. */
-#define MLI_NOTE_CALLER(call) \
-    (void)((call)->caller = MLI_RETURN_ADDRESS(), (call)->frame = MLI_FRAME_ADDRESS())
-
 /* A row of a tag or a site, and the thread's cell for it. */
 typedef struct mli_latest_row {
     const void *key;       /* the tag or the site; NULL: none */
@@ -7955,13 +7825,10 @@ typedef struct mli_latest_row {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
-                               NULL */
-    uint32_t id;            /* 3, 4, 5 and so on; this is also the state of the shards that the
-                               thread owns */
+    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside, or NULL */
+    uint32_t id;            /* from 3 on; also the state of the shards that the thread owns */
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
-    mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
-                               an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     struct {                /* the device that the thread's last fast call named */
         uint32_t word;      /* the device: see mli_device_word */
         uint32_t dev;
@@ -7972,17 +7839,14 @@ typedef struct mli_thread {
     } latest;
     mli_current now;        /* the part of the present context that every recording call reads */
     mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
-    uint32_t cache_mask;    /* the number of homes of the cache (entries at which a look-up may
-                               begin), less 1 */
+    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
-                                                 there is none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *, by dev, or NULL */
     mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of the vectors `cells`; the thread itself reads
-                                        them here without an acquire */
+    } own_chunks[MLI_BOOKS];         /* of `cells`; the thread itself needs no acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
     mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
                                         record is free, or is the orphan record */
@@ -7999,16 +7863,13 @@ typedef struct mli_thread {
                                 none; MLI_DEV_ALL means every device, because the thread published
                                 cells of several devices. The next mli_call_end that finds an alert
                                 handles this device, too, and sets other_dev to 0 */
-    int64_t stack_left;      /* the bytes until the thread's next sample; at 0 or less the alloc is
-                                picked, and its stack taken */
+    int64_t stack_left;      /* the bytes until the next sample; at 0 or less the alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the thread's last picked block (see books/stacks) */
-    uint32_t taken_row;      /* the row of this block's stack; 0 if the block has ended, or if the
-                                thread has had no block picked */
+    uint32_t taken_row;      /* the row of its stack; 0: the block has ended, or there is none */
     uint32_t taken_type;     /* the device type of this block */
-    mli_call call;           /* the thread's latest call on the general path; the orphan record's
-                                stays unused */
+    mli_call call;           /* the latest call on the general path; unused in the orphan record */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -8032,15 +7893,12 @@ enum {                        /* memlord.threads.alert: the work that the end of
                               allow for, or records whose thread has ended */
     MLI_ALERT_DROPS = 2,   /* the `drop` of some fences is to be called: see books/fences */
     MLI_ALERT_WAITER = 4,  /* a thread in memlord_alloc_retry waits for a free */
-    MLI_ALERT_POLLER = 8,  /* helpers are to be started: a device is new and is to have a poller,
-                              or this process is a forked child */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
-                              bit */
+    MLI_ALERT_POLLER = 8,  /* helpers are to be started, for a new device or in a forked child */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; no work for the end of a call */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_FORGET = 64, /* the ledger keeps keys of dropped allocs, and an alloc removes its own
                               key from them; the end of a call has no work for this bit */
-    MLI_ALERT_PENDS = 128, /* this bit, shifted left by a device type, means that fences on devices
-                              of that type are queued */
+    MLI_ALERT_PENDS = 128, /* shifted left by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 128 << MEMLORD_DEVICE_TYPE_COUNT /* this bit and those above it hold a
                                                          number: how many of the flags
                                                          near_threshold and check_requested
@@ -8054,9 +7912,8 @@ enum { /* memlord.threads.hooks: the bits that the ledger sets in `special` of e
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* Returns the thread record that was made last. mli_thread_next returns the record made before it,
-   so the two functions walk all records of a ledger. The acquire load pairs with the exchange in
-   mli_thread_start. */
+/* Returns the record that was made last; mli_thread_next returns the one made before. The acquire
+   load pairs with the exchange in mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -8064,9 +7921,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock. Among them are threads past their exit hook, and threads that found no memory
-   for a record. */
+/* Returns 1 if the record is the orphan record, which threads past their exit hook, and those that
+   found no memory for a record, share under a lock. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -8085,6 +7941,11 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
 
+/* Begins a call in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
+   own allocator makes the call, which then records nothing. A public function that may sample a
+   stack passes MLI_CALLED_FROM: its return address and its frame. */
+#define MLI_CALLED_FROM MLI_RETURN_ADDRESS(), MLI_FRAME_ADDRESS()
+
 #if !MLI_WINDOWS /* Windows has no fork */
 #endif
 
@@ -8100,8 +7961,8 @@ MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t ke
     mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
     if (!number) return;
     if (!t || t->id != number / MLI_SLOTS)
-        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
-    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+        for (t = mli_thread_first(lord); t && t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    if (t) mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
 }
 
 /* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
@@ -8109,12 +7970,11 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-/* Makes a thread enter shards by an exchange from its first call on, if the system has no
-   barrier. The threads that share the orphan record always enter by an exchange, because the
-   record cannot tell which of them have seen MLI_SPECIAL_NO_BARRIER. The function exchanges
-   `by_exchange` and then loads `has_barrier`, both seq_cst: see mli_barrier_threads. Requires:
-   the caller holds the registry lock; no other thread uses the record, unless it is the orphan
-   record. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
+   Those that share the orphan record always do, because it cannot tell which of them have seen
+   MLI_SPECIAL_NO_BARRIER. Exchanges `by_exchange` and then loads `has_barrier`, both seq_cst: see
+   mli_barrier_threads. Requires: the caller holds the registry lock; no other thread uses the
+   record, unless it is the orphan record. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->by_exchange, 0);
@@ -8150,8 +8010,7 @@ MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int ty
     lord->threads.dev_alerts[dev] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
                                                                          << type;
 }
-/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested
-   (mli_watch) are set. */
+/* Adds to the number of set flags near_threshold and check_requested (mli_watch). */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
     (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
 }
@@ -8161,8 +8020,7 @@ MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n) {
     mli_u32_store(&lord->threads.alert,
                   mli_alert_on(lord, MLI_ALERT_BANDS - 1) + n * MLI_ALERT_BANDS);
 }
-/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
-   addition. */
+/* Orders the thread's stores before this call against its later loads, by a seq_cst addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
 
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
@@ -8175,8 +8033,7 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Sets or clears a MLI_SPECIAL_... bit of all threads of a ledger, but not of threads that register
-   later. */
+/* Sets or clears a MLI_SPECIAL_... bit of all threads that have registered. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
     mli_thread *t;
     mli_lock_take(&mli_process.registry_lock);
@@ -8184,8 +8041,7 @@ MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int o
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Returns the number of a thread record in reports. `id` is the id of the record. The orphan record
-   has the number 1. */
+/* Returns the number of the record `id` in reports; 1 for the orphan record. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -8193,20 +8049,17 @@ MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
 }
 
-/* Sets the number of threads that bands allow for: each thread may keep bytes unpublished, and the
-   thresholds of bands have a margin for these (services/bands). A thread record beyond that number
-   raises an alert. */
+/* Sets the number of threads for whose unpublished bytes the thresholds of bands have a margin. A
+   record beyond it raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads) {
     mli_u32_store(&lord->threads.allowance, threads);
 }
-/* Returns the number of threads that bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord) {
     return mli_u32_load(&lord->threads.allowance);
 }
 
-/* Returns 1 if a sweep is due: a search for records whose thread has ended. It is due if there are
-   many records, or if a thread with a record is known to have ended. Requires: the caller holds the
-   registry lock. */
+/* Returns 1 if a sweep is due: there are many records, or a thread with a record is known to have
+   ended. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord) {
     return mli_thread_count(lord) >= lord->threads.sweep_at;
 }
@@ -8231,8 +8084,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* the alert comes before the thread
-                                                    counts any byte */
+        mli_u32_load(&lord->threads.allowance)) /* before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -8261,8 +8113,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
-                                 thread */
+            t->taken_row = 0; /* the last picked block was that of the former owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -8367,23 +8218,26 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     return mli_thread_get_slow(lord);
 }
 
-/* Begins a call at `site` in a record of mli_thread_get, and returns it: the call in the record or,
-   because other threads use the orphan record whenever the ledger allocates, `own`, a struct on the
-   stack of the public function. */
+/* Begins a call at `site` in a record of mli_thread_get, and returns it: that of the record or, for
+   the orphan record, which others use whenever the ledger allocates, `own`. */
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site) {
     mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
-    memset(call, 0, sizeof *call);
     call->t = t;
     call->site = site;
+    call->dev = call->pick.row = 0;
+    call->draw.phys = NULL;
+    call->draw.named = 0;
+    memset(&call->note, 0, sizeof call->note);
     return call;
 }
-/* Does the same in the record of the calling thread. Returns NULL if `lord` is NULL or the ledger's
-   own allocator makes the call, which then records nothing. */
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site) {
+                                                const memlord_site *site, void *caller,
+                                                void *frame) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    return t ? mli_call_of(lord, t, own, site) : NULL;
+    mli_call *call = t ? mli_call_of(lord, t, own, site) : NULL;
+    if (call) call->caller = caller, call->frame = frame;
+    return call;
 }
 
 /* Sets the function that writes a requested report. */
@@ -8396,9 +8250,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord) {
     if (saver) saver->save(lord, 1);
 }
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal. The thread that
-   clears the bit writes the report. The acquire load pairs with the release store that set the
-   saver. */
+   call. A request is a bit (MLI_ALERT_SAVE), because it may come from a signal; the thread that
+   clears it writes. The acquire load pairs with the release store that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
@@ -8439,8 +8292,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
-                                               helper once its state is BUSY */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first, because others may wait once it is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* This addition is seq_cst, and so is the exchange by which another thread sets *wish to
@@ -8480,9 +8332,8 @@ MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
     mli_u32_store_release(&h->state, MLI_HELPER_NONE);
 }
 
-/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
-   rounds. */
+/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if it must end, else 1. The
+   time counts from now, so that after a SIGSTOP the helper does not catch up. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
     if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
     return !mli_u32_load_acquire(&h->stop);
@@ -8524,16 +8375,11 @@ MLI_PRIVATE const mli_life mli_threads_life = {0, 0, mli_threads_init, NULL, NUL
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
-   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
-   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
-   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
-   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
-   while it uses the shard's table, and it counts its changes of the table before it leaves.
-   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
-   that of a bucket. */
+/* Owns the map of 1024 shards from a key to an entry of 24 bytes (bench/README.md tells why it has
+   this shape), and two numbers that an alloc stores in an entry: the dev, and the number of the
+   current mark. A bucket has five slots, and in its header a print of each: a byte of the key's
+   hash. Invariant: a thread is inside a shard while it uses the shard's table, and counts its
+   changes before it leaves. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -8554,8 +8400,7 @@ typedef struct mli_entry {
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
-/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
-   bit. */
+/* The bits of word1 above the bytes: dev, references, picked (not set by MLI_UPPER_OF). */
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
     return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
@@ -8572,8 +8417,7 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
-                                                 are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the bits below it are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -8593,9 +8437,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
-   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
-   which is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of its type and 7 bits of its
+   index. If it has more bits, returns the index of the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -8647,12 +8490,11 @@ typedef struct mli_bucket {
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
 
-/* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
-   the home. The bits just below them are also well mixed, and choose the print and the overflow
-   count. The type is not part of the hash, because equal handles of two types are rare. Such
-   handles share a home. */
+/* Returns the hash of a key. Blocks of one size lie at equal distances, which a product preserves;
+   without the shift one distance in ten would put many keys into few buckets. The constant comes
+   from the finalizer of MurmurHash3. The upper 32 bits, and those just below them, are well mixed:
+   the former choose the home, the latter the print and the overflow count. Equal handles of two
+   types share a home, because they are rare. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -8663,7 +8505,6 @@ static MLI_HOT mli_bucket *mli_table_at(const mli_shard *s) {
     const uintptr_t word = (uintptr_t)mli_ptr_load_own(&s->table);
     return (mli_bucket *)(word & ~(uintptr_t)(MLI_BUCKET_BYTES - 1));
 }
-/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     MLI_REQUIRE(mli_table_at(s));
@@ -8673,7 +8514,6 @@ static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     MLI_REQUIRE(bits);
 #if defined(__GNUC__)
@@ -8684,12 +8524,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
-   where the print of the lowest such slot begins in the header. mli_print_room returns 1 if no slot
-   has that print and a slot is vacant; *bit is then where the print of that slot begins. The
-   version with vectors takes as
-   many instructions as the other, but half the registers. The number of free registers limits how
-   far ahead a processor executes. */
+/* Return a mask of the slots whose print is `print`; where the print of the lowest such slot begins
+   in the header; and 1 if no slot has that print and a slot is vacant, whose print then begins at
+   *bit. The version with vectors takes as many instructions as the other, but half the registers,
+   which limit how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -8702,7 +8540,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 }
 /* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
 static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
-    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const __m128i prints = _mm_cvtsi32_si128((int)print);
+    const __m128i both = _mm_cvtsi64_si128((long long)header);
     const int same = _mm_movemask_epi8(
         _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
                        _mm_unpacklo_epi64(both, both)));
@@ -8779,8 +8618,7 @@ enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
-                                             owns the shard */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the owner */
 };
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
@@ -8790,7 +8628,6 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
-/* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
     if (MLI_UNLIKELY(mli_key_is_handle(key)))
         key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
@@ -8834,8 +8671,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns a pointer to the header of the home. Prefetches the second
-   cache line of the home. */
+/* Finds the home of a key, and returns its header. Prefetches the home's second cache line. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -8921,20 +8757,17 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     return mli_shard_enter_by_store(t, s);
 }
 
-/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
-   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
-   no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0, and returns the last
+   value, or 0. Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
-                                 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer is small: less than about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
-   number of types. */
+/* The host may use one number as a storage of every device type, with the same home. So the slots
+   of a bucket and its largest overflow count must be at least as many as the types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 /* Sets the type of a device. Requires: no other thread knows the dev yet. */
@@ -8948,8 +8781,7 @@ MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, ui
     const uint32_t i = mli_device_direct_index(d);
     if (i < MLI_DIRECT_DEVICES) mli_u32_store_release(&lord->map.dev_of[i], dev);
 }
-/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
-   returns that number. */
+/* Makes the next mark current, up to MLI_MARK_MAX, and returns its number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord) {
     uint64_t bits = mli_mark_bits(lord);
     while (MLI_BIRTH(bits) < MLI_MARK_MAX)
@@ -8968,13 +8800,11 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 }
 
 #define MLI_DRAIN_NS 1000000u
-/* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer within microseconds, and always before it runs another
-   thread. */
+/* Waits until every store that was executed by now is visible to all threads. A processor drains
+   its buffer within microseconds, and before it runs another thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* ends the loop if a sandbox lets no thread sleep and the clock stands
-                           still */
+    unsigned tries = 0; /* ends if a sandbox lets no thread sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -9032,8 +8862,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
-   left. */
+/* Stops a shard: lets no further thread enter, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
     MLI_REQUIRE(!mli_is_inside());
@@ -9045,8 +8874,8 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 /* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
    has no table, returns 0, and neither stops the shard nor keeps its lock. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
-                                                               table; no lock is taken for them */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger need
+                                                               none */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -9063,8 +8892,7 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s) {
     mli_lock_drop(&s->lock);
 }
 
-/* Stops all shards with one barrier, for a fork or a check. Takes all shard locks, which
-   mli_map_thaw drops. */
+/* Stops all shards with one barrier, and takes all shard locks, which mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
@@ -9140,11 +8968,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
-   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
-   shared instead. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did, with the old table in *next; 1 if
+   the entries do not fit in *next; -1 if they fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. With its first table a shard gets the owner t or, if
+   t is the orphan record, becomes shared. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -9173,11 +9000,10 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     return failed;
 }
 
-/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. A table
-   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
-   new table is allocated before the shard is stopped. Only threads that use this shard wait.
-   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+/* Gives a shard its first table, or a larger one than that of `size`; returns 0 also if another
+   thread has replaced that. A table of 3 buckets or more grows by a fifth to a third, or further if
+   the entries do not fit. It is allocated before the shard is stopped, and only threads that use
+   this shard wait. Returns -1 if there is no memory, or if no table has room. Requires: the caller
    is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
     MLI_REQUIRE(!mli_is_inside());
@@ -9255,17 +9081,13 @@ MLI_PRIVATE const mli_life mli_map_life = {0, 0, mli_map_init, NULL, NULL, mli_m
 
 /* ------------------------------------------------------------------------- src/books/spans.h -- */
 
-/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
-   device it records the level of the thread's cell (bytes allocated less freed) when the scope
-   began, and the highest level since. services/scopes begins and ends spans, and services/joint
-   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+/* Owns the spans, and the invocations of scopes that threads share. services/scopes begins and ends
+   spans, and services/joint shares invocations. Invariant: one thread at a time changes a span, and
    needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest level
-   since then. */
+/* The thread's level on a device when the span began, and the highest level since. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -9288,7 +9110,6 @@ typedef struct mli_joint {
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
-/* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the enclosing scope; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside this one; NULL until it is made */
@@ -9298,8 +9119,7 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
-                                       and the thread's live blocks */
+    uint64_t start, before, blocks; /* at its begin: the stamp, the live bytes; live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -9343,11 +9163,8 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
-   collection of memory is due. A band check compares the metrics of a device with its bands.
-   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
-   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
-   use base/. Locks: see mli_watch. */
+   the device are noted. Owns no state: a watch is a part of the device's record. Locks: see
+   mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed: the live ones, those freed
    since the last reset or collection, and those that the device's pool holds. */
@@ -9358,24 +9175,19 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
-                         callbacks lock and the lock of the phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
-                                         mli_row) reach check_above or fall below check_below;
-                                         both are signed numbers */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands; buys that a
-                                         band is never late although threads hold bytes back */
+    mli_ptr strategy; /* mli_strategy *; changes under the locks of callbacks and of the phys */
+    mli_u64 check_above, check_below; /* a check is requested when the published bytes reach
+                                         check_above or fall below check_below; both are signed */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
-                                         0 if they were never noted */
+    mli_u64 holders_bytes;            /* those when the holders were noted last; 0: never */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
                                    bytes; 0: no thread requests a check because of its frees. Buys
                                    bands on freed bytes, which no row publishes */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    uint64_t distance;          /* how far the metric must rise after a collection before the next;
-                                   0: an eighth of the threshold */
+    uint64_t distance;          /* how far the metric must rise after a collection; 0: an eighth */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
@@ -9423,10 +9235,8 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
-
+   it; in a cell of the orphan record any thread counts, under the count lock. A thread counts the
+   free of another's block in its own cell, so a level may be negative; sums are exact modulo 2^64.
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
@@ -9436,10 +9246,9 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    holds back. It also raises the row's peak. So while no thread is inside a shard, the published
    bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
-    mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
+    mli_u64 level;         /* signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* the numbers of allocs and frees; in a site's cell `frees` counts the
-                              calls of free at the site, for blocks of any site */
+    mli_u64 allocs, frees; /* in a site's cell `frees` counts the calls of free at the site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
@@ -9453,18 +9262,18 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Returns the level above which a thread publishes its cell. */
 static MLI_HOT uint64_t mli_cell_limit(const mli_cell *cell) {
     return mli_u64_load_own(&cell->base) + mli_u32_load(&cell->share);
 }
-/* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
-   rose above the cell's limit, so that the thread has to publish the cell. */
+/* Counts an alloc in a cell, and raises its `high`. Returns a negative value if the level rose
+   above the cell's limit: the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -9473,17 +9282,16 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
-   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
-   other order, so that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell; the caller adds to `frees`. Returns a negative value if the
+   level fell below its `base`. A reader loads `level` first, so it finds no excess of frees. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative value
-   if the thread has to publish the cell. */
+/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative
+   value if the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint64_t bytes) {
     uint64_t level;
     if (bytes <= had) return mli_cell_count_free(cell, had - bytes);
@@ -9520,22 +9328,18 @@ typedef struct mli_cell_sums {
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
    waits for its threads. `most` buys a small peak_error. */
 typedef struct mli_row {
-    mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
-                      arena; the words are also read without it */
+    mli_lock lock; /* guards what follows, but not next, subject, sampled_peak, expected, arena */
     uint32_t dev;          /* the number of the device */
     mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
-    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
-                              a shard */
+    mli_u64 published;     /* signed; at most the live bytes while no thread is in a shard */
     mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL after a peak reset;
-                              mli_joint_settle may clear it */
+    mli_cell *latest;      /* published last; NULL after a peak reset; see mli_joint_settle */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was until another
-                              one published and has not published since; or NULL */
+    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was and waits */
     uint64_t shares;       /* the sum of the shares of all cells but `first` */
     int64_t most;          /* there were at most so many live bytes since the last peak reset */
     mli_cell_sums at_reset; /* the sums at the last reset */
@@ -9543,7 +9347,7 @@ typedef struct mli_row {
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
-   reset; `freed` counts from the last collection if that is later. */
+   reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
@@ -9558,8 +9362,7 @@ typedef struct mli_oom {
     uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
-   device is newer than the sample. */
+/* The bytes of a device at the latest sample of its phys; both 0 if the device is newer. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
     uint64_t in;   /* the bytes allocated so far, read before the sample was taken */
@@ -9587,8 +9390,7 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
-   the cell itself, so its loads need no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL, without acquire loads. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -9598,8 +9400,13 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   makes another delta with freed_here and frees_here, for the site that called free. */
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
+}
+
+/* The counts that a call adds to the rows of a block. A free makes another delta with freed_here
+   and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -9607,11 +9414,9 @@ typedef struct mli_row_delta {
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
-    uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0 means no block */
+    uint64_t attaches; /* the bytes of a detached block that is put back or ends, plus 1; 0: none */
     uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
-    uint64_t pended;   /* of a free that ends a pending block: the epoch in which the block was
-                          freed, plus 1; otherwise 0 */
+    uint64_t pended;   /* of a free that ends a pending block: the free's epoch, plus 1; else 0 */
 } mli_row_delta;
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
@@ -9632,8 +9437,8 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
     return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
-/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
+/* Enters shard 0, so that a fork waits until the caller has counted and left. The caller does not
+   use the table. If the shard is stopped, waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = mli_shard_at(lord, 0);
     while (mli_shard_enter(t, s) == MLI_SHARD_STOPPED) {
@@ -9643,7 +9448,7 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+/* Returns a thread's cell for a row, makes it on first use, or returns NULL if there is no memory.
    Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
@@ -9671,9 +9476,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
-/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
-   caller holds the cold lock. */
+/* Makes the next row of a book, or again an unpublished one, and the orphan record's cell for it.
+   Returns NULL if there is no memory. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
@@ -9704,12 +9508,10 @@ MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat) {
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss) {
     (void)mli_u64_add(&lord->counters.losses[loss], 1);
 }
-/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
     return mli_u64_load(&lord->counters.losses[loss]);
 }
 
-/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -9754,16 +9556,14 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
     return own ? t : NULL;
 }
 
-/* Returns how far a cell's highest level since its last publication is above the cell's base. If
-   another cell of the row has published since, uses the present level instead. Requires: the caller
-   holds the row's lock. */
+/* Returns how far a cell's highest level since its last publication is above its base; its present
+   level, if another cell has published since. Requires: the caller holds the row's lock. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
            mli_u64_load(&cell->base);
 }
 
-/* Returns an equal part of `1 / part` of a row's peak, or of `least` if that is more, for each cell
-   of the row; at most a batch. */
+/* Returns a cell's part of `1 / part` of a row's peak, or of `least`; at most a batch. */
 static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t part,
                              uint64_t least) {
     const uint32_t cells = mli_u32_load(&row->cells);
@@ -9826,9 +9626,9 @@ static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share)
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
-   base. If another cell has published since this one did, does nothing: the published bytes may
-   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus how far a cell's `high` is above its base, unless
+   another cell has published since: the published bytes may have been lower at that time. Requires:
+   the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
@@ -9924,9 +9724,9 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_u64_max(&row->sampled_peak, (int64_t)published);
     mli_check_thresholds(lord, number, row, live);
 }
-/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
-   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
-   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
+/* Does the rare work after a change of a cell: raises its `high`, publishes it if it now holds back
+   less than 0 bytes or more than its share, and requests a band check if one is due. Requires: the
+   caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
@@ -10014,9 +9814,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
-   the orphan record, which every row has from its start. Takes only the locks count and row, which
-   may be taken inside a shard. */
+/* Counts a delta on one row: in the thread's own cell or else in that of the orphan record. Takes
+   only the locks count and row, which may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -10029,8 +9828,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
-/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
-   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+/* Counts that a block is detached (by = 1), put back or ended (-1). Requires: the caller is inside
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
     MLI_REQUIRE(mli_is_inside());
@@ -10038,8 +9836,7 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
-   after the block has ended. A fork may come between the end of the block and that count. */
+   finds both a block and its counts, or neither; only mli_count_site_free counts outside one. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
@@ -10048,7 +9845,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
-        mli_slot_move(lord, d->slot, 0);
+        if (d->slot) mli_slot_move(lord, d->slot, 0);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -10057,8 +9854,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
 
 /* -- reading -- */
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
-   may exceed a, because sums may then lack some of the counts of a call. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56, because sums may lack some of
+   the counts of a call in progress. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
@@ -10067,7 +9864,6 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
 }
-/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
@@ -10089,6 +9885,17 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
         sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
     }
     return sum;
 }
@@ -10121,8 +9928,8 @@ static MLI_COLD void mli_row_peak_raise(memlord *lord, int book, uint32_t number
     mli_row_bound(book, row);
 }
 
-/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
-   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
+/* Sums a row over all threads, under its lock. With `peaks` also raises its peak to what the cells
+   show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -10150,15 +9957,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
 }
 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
-   another. If it is below 0 for that reason, returns 0. */
+   without a lock. May find a free without its alloc; a sum below 0 becomes 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
 
-/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
-   collection, and the bytes that its pool holds. */
+/* Returns a device's live bytes, those freed since the last reset or collection, and its pool's. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_levels out;
@@ -10194,14 +9999,12 @@ static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uin
     mli_row_peak_raise(lord, book, number, sum.in - sum.out);
     mli_lock_drop(&row->lock);
 }
-/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
-   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
-   less. Requires: t is the record of the calling thread. */
+/* Sets the peak of a device to its live bytes or, if other threads change these meanwhile, to the
+   published bytes. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_restart(lord, t, MLI_BOOK_DEVICE, dev, 0);
 }
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
-   it, so that an addition by another thread is not lost. */
+/* Restarts `freed` of a device at 0. Adds to at_reset, so that no addition by a thread is lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_row_totals sum;
@@ -10218,8 +10021,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
-                                                                           bits */
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* it has 32 bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the
@@ -10232,8 +10034,7 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
-/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
-   Requires: t is the record of the calling thread. */
+/* Starts all totals and peaks over, and begins an epoch. Requires: t is the caller's record. */
 /* Begins the epoch first, and then restarts the rows one by one. A block that is pending by then
    does not count in the new epoch: see mli_cell_free_pended. No call waits but for a row's lock. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
@@ -10264,30 +10065,20 @@ MLI_PRIVATE const mli_life mli_counters_life = {0, 0, mli_counters_init, NULL, N
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index.
-   The index finds a row, or the record of a site or a module, by an address. A row has the counters
-   of a device, a site or a tag. A cell is a thread's part of a row, and the orphan record has the
-   cells of threads that have no thread record. The cold lock is a lock of the process,
-   mli_process.cold_lock. A kept string is the ledger's copy of a string: there is one copy of each
-   text, and it lives until the ledger ends. May use base/memory and books/counters. Invariant: a
-   function whose name ends in _locked runs under the cold lock, and takes no memory from the host.
-   Lock: the cold lock. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index,
+   which finds a row, or the record of a site or a module, by an address. Invariant: a function
+   whose name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: the
+   cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
-       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
-       do {
-           mli_cold_enter(&cold);
-           cold.r = mli_x_locked(lord);
-       } while (mli_cold_leave(lord, &cold));
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
    arrays. */
 
-/* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item of the table begins with its key, a char *. Items move when the table grows, and are
-   never removed. */
+/* A block of memory of a cold table (mli_dict), an stb_ds map whose items begin with the key, a
+   string. Items move when the table grows, and are never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -10305,8 +10096,7 @@ typedef struct mli_dict {
     size_t left; /* the unused bytes at the end of the first block */
 } mli_dict;
 
-/* What a _locked function returns if it lacks memory. Its caller tries again after
-   mli_cold_leave. */
+/* What a _locked function returns if it lacks memory, to be tried again: see mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* The tries of a function that takes the cold lock. */
@@ -10318,15 +10108,12 @@ typedef struct mli_cold {
 } mli_cold;
 
 /* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
-                                  of a device; the value is the record of the site, or the dev of
-                                  the device */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index of
+                                  a device; the value is the site's record, or the dev */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
-#define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
-                                  the record of the module */
-#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site's content; the value is the
-                                  record of the site */
+#define MLI_INDEX_MODULE 253u  /* the other bits are a module's start; the value is its record */
+#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site; the value is its record */
 
 /* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -10403,9 +10190,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
-   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
-   the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved the memory. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -10487,8 +10273,7 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns the bytes that stb_ds takes for an array of `capacity` items, by the formula of
-   stbds_arrgrowf. */
+/* Returns the bytes that stb_ds takes for `capacity` items, as stbds_arrgrowf does. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -10498,8 +10283,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for the block yet, else 0. */
+/* Adds a block to a table with fewer than `need` bytes left. Returns -1 if there is no memory. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -10530,8 +10314,7 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
-   the next put. */
+/* Returns the item of a key, or NULL. The pointer is valid until the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -10601,8 +10384,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
     return MEMLORD_OK;
 }
 
-/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
-   needed. */
+/* Does the same outside the cold lock, and allocates if memory is needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
     mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -10745,12 +10527,9 @@ MLI_PRIVATE const mli_life mli_names_life = {MLI_LIFE_STATE(names), mli_names_in
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
-/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
-   devices. A row has the counters of a device. A poller is a thread that samples the capacity of
-   devices. A selector is a memlord_device that may name several devices. May use books/names and
-   books/counters. Invariants: a dev is never removed or reused. The row count, the index
-   (books/names) and the map show a dev to other threads only when all data of its device is set.
-   Lock: the cold lock. */
+/* Owns the devs, the numbers of the devices from 1, in the order in which calls first name them.
+   Invariants: a dev is never removed or reused; the row count, the index and the map show a dev to
+   other threads only when all data of its device is set. Lock: the cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10758,7 +10537,6 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* Returns 1 if the argument names one device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -10769,8 +10547,7 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 
 /* ----------------------------------------------------------------------- src/books/devices.c -- */
 
-/* For each device type: 1 if its bytes are in main memory. All such types share one physical
-   device. */
+/* For each device type: 1 if its bytes are in main memory, which is one phys. */
 MLI_PRIVATE const unsigned char mli_type_host[] = {
 #define MLI_X(name, text, host) host,
     MLI_DEVICE_TYPES(MLI_X)
@@ -10780,36 +10557,31 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
     return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
 }
-/* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
     return sel.type == MEMLORD_ANY ||
            (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
 }
 
-/* Returns the key of a device in the index of names. Bit 55 is set in this key and in no address,
-   so the key of a device never equals the key of an address. */
+/* Returns the key of a device in the index. Bit 55 is set in this key and in no address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 
-/* Returns the record of physical device i. Record 0 is the machine's main memory, which cpu, pinned
-   and mapped share. Any other record i is the own_phys of the device with dev i. That record is
-   unused if the device uses another record. */
+/* Returns phys i: main memory, which cpu, pinned and mapped share, if i is 0; else the own_phys of
+   dev i, which is unused if the device uses another one. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
     return i ? &mli_device_record_at(lord, i)->own_phys : &lord->devices.host_phys;
 }
 
 /* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
-                                                                mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with mli_helper_start */
 }
 /* Returns 1 if the last call of mli_polling_set had this `polling`. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
 }
-/* Sets the device types on which a strategy (services/bands) can be in force, one bit for each
-   type. The bands of a new device of such a type are then checked. */
+/* Sets the device types, a bit each, on which a strategy can be in force, also for new devices. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types) {
     mli_u32_store(&lord->devices.watched_types, types);
 }
@@ -10818,17 +10590,15 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types) {
     return mli_u32_load(&lord->devices.watched_types) & types;
 }
 
-/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
-   store in mli_device_add_locked. */
+/* Returns the dev of a device, or 0. The acquire load pairs with mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
     uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
-   for the row, uses that record. */
+/* Gets the dev of a device, and makes its record and row on first use, or uses the record of an
+   earlier try. Returns MEMLORD_E_DEVICE if there are already MEMLORD_MAX_DEVICES. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10876,9 +10646,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
     return cold.r;
 }
 
-/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
-   type but no index, gets the first dev of the type. If the type has no dev yet, gets the dev of
-   index 0. */
+/* Gets the dev on which to count the free of an unknown storage: that of `d` or, if `d` names only
+   a type, the first of the type or, if it has none, that of index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n && 0 > d.index; i++)
@@ -10891,8 +10660,7 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* searched before "cuda", with which
-                                                                 this name begins */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda" */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -10905,8 +10673,7 @@ static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
-   such name. */
+/* Returns the rest of a text after the name of a device type, or NULL if it has none. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
@@ -10993,35 +10760,23 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets. An
-   account counts the bytes that are charged to a user or a request of the host, and may have a
-   limit. A ticket reserves bytes for later allocs. It may also hold the same number of bytes of an
-   account. Held bytes count against the account's limit like charged bytes. The host knows an
-   account or a ticket by an id. The id leads to the record of the account or ticket. A handle is
-   the first member of the record, and tells which id the record has now. May use books/names,
-   books/devices and books/threads. Invariant: a call reads and changes an account only under the
-   account's lock, and only while the account is open. The generation of a record is a part of the
-   id. Closing an account changes the generation, so a later call with the old id finds no record.
-   Locks: the cold lock (mli_process.cold_lock) guards the list of closed accounts; each account has
-   a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
+   Invariants: a call reads and changes an account only under the account's lock, and only while it
+   is open; each closing changes the generation in the id, so that an old id finds no record. Locks:
+   the cold lock, for the list of closed accounts; MLI_RANK_ACCOUNT, one for each account. */
 
-/* The first member of the record of a ticket or an account. The id of the ticket or account has the
-   number of the record in the upper 32 bits, and the generation of the record in the lower 32. A
-   closed record waits in a list until it is opened again, under the next generation. The records
-   of each ledger begin with another generation, so that a ledger does not take the ticket of
-   another ledger for its own. */
+/* The first member of the record of a ticket or an account, whose id has the record's number in the
+   upper 32 bits, and its generation in the lower 32. A closed record waits in a list until it is
+   opened again. Each ledger begins with another generation, so that an id fits one ledger. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* an odd number if the ticket or account is open, an even number if
-                                it is closed; each opening and each closing adds 1 */
+    mli_u32 generation;      /* odd if open; each opening and each closing adds 1 */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* The record of an account. The limit applies to the sum of the bytes that are charged and the
-   bytes that tickets hold. */
+/* An account. Its limit applies to the bytes charged and the bytes that tickets hold together. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes only under the cold lock; closing the account also takes
-                                  `lock` */
+    mli_handle handle;         /* changes under the cold lock; a closing also takes `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
@@ -11034,14 +10789,12 @@ typedef struct mli_account_record {
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than the number of records; changes under the cold
-                                  lock */
+    mli_u32 count;             /* one more than the records; changes under the cold lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
-/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
-   acquire load pairs with the release store in mli_handle_open. The place of a record that was not
-   added yet reads as zeros, which match no id. */
+/* Returns the record of an open ticket or account, or NULL. The acquire load pairs with the release
+   store in mli_handle_open. A record that was not added yet reads as zeros, which match no id. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
     mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
@@ -11074,9 +10827,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     return MEMLORD_OK;
 }
 
-/* Takes the cold lock, which guards a list of closed records, and returns the first record of that
-   list. If the list is empty, adds a record to the list. If there is no memory for the record,
-   drops the lock, returns NULL and sets *r to the error. */
+/* Takes the cold lock, and returns the first record of a list of closed ones; if it is empty, adds
+   a record. If there is no memory for it, drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r) {
@@ -11089,9 +10841,8 @@ MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *
     return NULL;
 }
 
-/* Removes the first record from a list of closed records, opens the record, and returns the id of
-   the record's ticket or account. Requires: the caller holds the lock of the list and has filled in
-   the record. */
+/* Opens the first record of a list of closed records, and returns its id. Requires: the caller
+   holds the lock of the list and has filled in the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     MLI_REQUIRE(*list);
@@ -11102,8 +10853,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     return (uint64_t)h->number << 32 | generation;
 }
 
-/* Closes a record, and puts it in a list of closed records. Requires: the caller holds the lock of
-   the list. */
+/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
@@ -11117,7 +10867,6 @@ static mli_account_record *mli_account_find(memlord *lord, memlord_account accou
     return (mli_account_record *)mli_handle_find(&lord->accounts->all,
                                                  sizeof(mli_account_record), account);
 }
-/* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord) {
     return mli_u32_load(&lord->accounts->count) - 1;
 }
@@ -11133,8 +10882,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
-   closed. */
+/* Locks an open account, and returns its record. Returns NULL if the account is closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
@@ -11178,9 +10926,8 @@ MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account a
     mli_lock_drop(&b->lock);
     return limit ? account : 0;
 }
-/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. If the account's limit
-   leaves no room for `bytes` more, adds nothing and returns 0. If the account is closed, adds
-   nothing and returns 1. */
+/* Adds `bytes` to the bytes that tickets hold of an account, and returns 1. Adds nothing if the
+   account's limit leaves no room (returns 0), or if the account is closed (returns 1). */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
     int fits;
@@ -11190,8 +10937,7 @@ MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account
     mli_lock_drop(&b->lock);
     return fits;
 }
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit of
-   the account does not matter. */
+/* Adds `bytes`, which may be negative, to the held bytes, whatever the limit of the account. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11202,9 +10948,8 @@ MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account accou
         b->held += (uint64_t)bytes;
     mli_lock_drop(&b->lock);
 }
-/* Returns 1 if the limit of an account leaves no room for `bytes` more, and counts this refusal.
-   *out gets the statistics of the account; out->bytes includes the bytes that tickets hold.
-   Requires: the caller holds no lock. */
+/* Returns 1, and counts a refusal, if the limit of an account leaves no room for `bytes` more. *out
+   gets its statistics; out->bytes includes the held bytes. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11230,8 +10975,8 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
     }
     return mli_selects(t->now.account_device, device) ? t->now.account : 0;
 }
-/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
-   that account was closed, returns 0, and the thread stops using the account. */
+/* Returns the account to which a thread charges its blocks on a device, or 0. If that account was
+   closed, the thread stops using it. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
     return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
 }
@@ -11247,10 +10992,9 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
     return is;
 }
 
-/* Charges the bytes of a block to an account, and returns 1. Charges them even beyond the account's
-   limit, because the block exists already. If the account is closed, or would have more than 2^48
-   bytes, charges nothing and returns 0. `held` of the bytes that tickets hold are no longer held
-   from the same moment on. */
+/* Charges the bytes of a block to an account, even beyond its limit, because the block exists
+   already. Returns 0, without a charge, if the account is closed or would have more than 2^48
+   bytes. `held` of the bytes that tickets hold are no longer held from the same moment on. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes,
                                          uint64_t held) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11262,9 +11006,7 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
     return r == MEMLORD_OK;
 }
 
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. Returns 0, and has
-   changed nothing, if the account is not open on `device` or would have more than 2^48 bytes. May be
-   called inside a shard. */
+/* Does the same, but returns 0 also if it is not open on `device`. May be called inside a shard. */
 MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, memlord_device device,
                                       uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
@@ -11277,9 +11019,8 @@ MLI_PRIVATE int mli_account_charge_on(memlord *lord, memlord_account account, me
     return fits;
 }
 
-/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
-   Takes off at most the bytes that the account has, because the host may have taken bytes off with
-   memlord_account_charge. */
+/* Takes the bytes of a block off its account, if that is open: at most the bytes that it has,
+   because the host may have taken bytes off with memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_lock(lord, account);
     if (!b) return;
@@ -11414,15 +11155,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and finds the rows whose counters a call changes. A site is a point in
-   the host's code: a struct that the host declares (memlord_site), or the return address of a call.
-   A row has the counters of a site or a tag on one device. A module is an executable or a library.
-   A place is a module and an offset in its file. A kept string is the ledger's copy of a string.
-   The index (books/names) finds a record or a row by an address. A birth is the mark (see
-   memlord_mark), the scope and the stream that a block began with. A shard is a part of the map of
-   blocks. May use books/names, books/counters and books/devices. Invariants: the record of a site
-   lives until the ledger ends; no function here allocates or takes a lock inside a shard. Locks:
-   the cold lock. memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows whose counters a call changes. Invariants: the
+   record of a site lives until the ledger ends; no function here allocates or takes a lock inside a
+   shard. Locks: the cold lock; memlord_sites_enable takes only the registry lock. */
 
 /* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
    for each device on which it is used. The ledger looks up a new struct of the host (memlord_site)
@@ -11437,11 +11172,9 @@ typedef struct mli_scope_record {
     struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
     struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
-                                     scope */
+    mli_ptr threads;              /* mli_thread_scope *: the threads' totals in this scope */
     mli_u64 device_ns;            /* the nanoseconds that memlord_scope_device_time has added */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
-                                     begin */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread */
     mli_u64 birth; /* a cache of the latest birth that has this scope and no stream. The low 26 bits
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
@@ -11460,8 +11193,7 @@ typedef struct mli_birth {
    another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, as mli_module_of returns it; NULL if the
-                           module is not known */
+    const void *module; /* its module, as mli_module_of returns it; NULL: not known */
 } mli_site_origin;
 
 /* A module: an executable or a library in which a return address was seen. The record lives until
@@ -11470,10 +11202,8 @@ typedef struct mli_site_origin {
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
-                                address */
-    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
-                                `id` */
+    mli_ptr same;            /* mli_module *: another one that was loaded at this address */
+    mli_image image;         /* with kept strings; only mli_module_has_id may read its `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -11488,31 +11218,25 @@ typedef struct mli_functions {
 } mli_functions;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what reports display until the site is renamed or its symbol is
-                                found */
-    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
-                                the whole struct */
+    memlord_site original;   /* what reports display until it is renamed or named by a symbol */
+    mli_ptr display;         /* const memlord_site *: what reports display now */
     mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
                                 only the displayed function is known */
-    const void *address;     /* the return address by which the site was first seen; NULL if the
-                                site is a struct of the host */
-    const void *module;      /* if the site is a struct of the host: the module that has
-                                the struct (see mli_site_origin) */
+    const void *address;     /* where it was first seen; NULL: the site is a struct of the host */
+    const void *module;      /* the module of a struct of the host (see mli_site_origin) */
     const mli_module *where; /* the module that has the return address; NULL if none has it */
     uint64_t offset;         /* the offset of the byte before the return address, in the file of the
                                 module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
     struct mli_site_record *before; /* the next older site of a return address, or NULL */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
-                                the site */
+    uint32_t frame;          /* its number among the frames of stacks; 0: it is in none */
 } mli_site_record;
 
 /* Returns the site that the index has for `identity`, a struct of the host or a return address.
    Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Returns the site of a return address that the index does not have. Returns NULL if there is no
-   memory. */
+/* Returns the site of a return address that is not in the index, or NULL. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
 /* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
@@ -11524,21 +11248,18 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
 
 struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
-    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
-                        cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest of a return address; under the cold lock */
     mli_ptr named;   /* mli_site_record *: the newest site when mli_places_name last looked up
                         symbols; NULL if it has not done so */
 };
 
-/* These are arrays, not string literals. A linker drops the literals of an object all together or
-   not at all, so one literal here would bring the texts of the reports into a program without
-   reports. */
+/* Arrays, not literals, which a linker drops all together or not at all: one here would bring the
+   texts of the reports into a program without reports. */
 static const char mli_no_text[] = "";
 /* Two empty strings and line 0. */
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
-/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
-   leads to the one seen before it. */
+/* Returns the module that was seen last, or NULL; its `next` is the one before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
@@ -11560,9 +11281,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
-   is none, returns NULL, and *key gets a free key of the index under which the site can be
-   added. */
+/* Finds the site that has the kept strings and the line of `kept`, in `module`, or returns NULL and
+   sets *key to a free key for it. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11580,8 +11300,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
-   the record yet. */
+/* Makes the record of a site that is displayed as `kept`, or returns NULL. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -11590,17 +11309,15 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under the key `content` and under the address of its struct `original`,
-   which the host may pass back once reports have shown it. Requires: room for two keys is
-   reserved. */
+/* Adds a site to the index under `content` and under its struct `original`, which the host may pass
+   back once reports have shown it. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
     mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
 }
 
-/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
-   key in the index. */
+/* Finds or makes the site of `from`, and leaves room for one more key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
@@ -11619,8 +11336,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
     }
     return MEMLORD_OK;
 }
-/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
-   index. */
+/* Finds or makes the site of a struct of the host, and adds the struct to the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11649,8 +11365,7 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
     return from;
 }
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
-   there is no memory. */
+/* Returns the ledger's copy of a site, which lives as long as the ledger, or NULL. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
     mli_site_origin from;
     mli_site_record *site;
@@ -11673,13 +11388,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
-                                                                    caller has compared the names */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* no id can be read; the names are
+                                                                    the same */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
-   because no module is there. Returns 0 if the ledger does not know the module, or if the system
-   cannot tell without a lock. */
+/* Finds the module that is at an address now, or NULL in *out if there is none, and returns 1.
+   Returns 0 if the ledger does not know it, or if the system cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -11724,8 +11438,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(found->id, image->id, image->id_size);
     found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     found->number = found->next ? found->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
-                                                             mli_module_newest */
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -11738,9 +11451,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. If there is none, returns NULL, and *key gets a free key of the index
-   under which the site can be added. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place, or returns NULL and sets *key to a free key for it. A module that is
+   loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11779,8 +11491,7 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
-   address to the index, too. */
+/* Finds or makes the site of a return address, also in the index if its module stays loaded. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -11853,9 +11564,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes reports display a copy of `from` for a site. Adds the copy to the index, because the host
-   may get the copy and pass it back. Returns MLI_AGAIN if the caller has to get memory and then
-   call again. */
+/* Makes reports display a copy of `from` for a site, which is in the index, because the host may
+   pass it back. Returns MLI_AGAIN if the caller has to get memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11931,10 +11641,9 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     mli_own_free(lord, q, n * sizeof *q);
 }
 
-/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
-   site is first displayed. A recording call does not look it up: the search reads all symbols of
-   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
-   (see mli_place_function). */
+/* Returns a site as reports display it. Looks up the symbol of a return address, which would be too
+   slow for a recording call, because it reads all symbols of the module. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
@@ -11954,8 +11663,7 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
-/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
-   *named, and is not kept. */
+/* Does the same without an allocation. A symbol that it looks up goes to *named only. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -11965,8 +11673,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Returns the functions at a return address, or NULL if no function but the displayed one is
-   known. */
+/* Returns the functions at a return address; NULL: only the displayed one is known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? (const mli_functions *)mli_ptr_load_acquire(&record->functions) : NULL;
@@ -12089,8 +11796,7 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
-                                          without a name */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
@@ -12121,13 +11827,10 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes (anomalies), each with its site. A site is a place in the
-   host's code. Also remembers which refusals were logged. A refusal is a call that ends with
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE. May use books/sites, books/devices, books/counters and
-   base/log. Invariants: the list has at most one entry for a kind and a site, and only a reset
-   removes entries. A call without a mistake spends no time on the list. Locks: the lock with the
-   rank MLI_RANK_ANOMALIES guards the list. No lock is held while a site is copied or the logger
-   runs. */
+/* Owns the list of the host's mistakes (anomalies), each with its site, and which refusals were
+   logged. Invariants: the list has at most one entry for a kind and a site, and only a reset
+   removes entries; a call without a mistake spends no time on the list. Lock: MLI_RANK_ANOMALIES;
+   none is held while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the list has at most this many entries */
 
@@ -12135,10 +11838,8 @@ MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_s
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
-                                  `born` */
-    const memlord_site *given; /* the host's pointer to the site; it is compared but never
-                                  followed */
+    memlord_anomaly is;        /* for the host; mli_anomaly_read fills in `site` and `born` */
+    const memlord_site *given; /* the host's pointer to it, compared but never followed */
     const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
                                         and the alloc site of the block that the mistake
                                         concerns; NULL if there is no such site, or no memory
@@ -12150,8 +11851,7 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
-                          or set to 0 */
+    mli_u32 untold;    /* 1: perhaps not all of `at` is logged; the lock is held to set it to 1 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -12204,12 +11904,10 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake of a call at `site`, which may be NULL. If the list has no entry for the kind and
-   the site of the mistake, and is not full, adds an entry. Returns 1 if it added an entry.
-   Allocates memory only for a new entry. `word2` (mli_word2_of) has the site and the tag of the
-   block that the mistake concerns, or only the tag of arena bytes. It is 0 if there is no site and
-   no tag. Requires: the caller holds no lock, except perhaps the orphan lock
-   (mli_threads_state). */
+/* Counts a mistake of a call at `site`, which may be NULL. Returns 1 if it added an entry to the
+   list, for which alone it allocates memory. `word2` (mli_word2_of) has the site and the tag of the
+   block that the mistake concerns, or only the tag of arena bytes, or is 0. Requires: the caller
+   holds no lock, except perhaps the orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *site, int kind,
                                           memlord_device device, uint64_t storage, uint64_t bytes,
                                           uint64_t word2) {
@@ -12232,7 +11930,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
+        mli_u32_store(&s->untold, 1);
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -12252,8 +11950,8 @@ static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly
     mli_lock_drop(&s->lock);
     return found;
 }
-/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
-   is no such mistake. Requires: the caller holds no lock. */
+/* Copies mistake `number`, from 0, with its sites as reports show them. Returns 0 if there is none.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
@@ -12263,7 +11961,6 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlor
     out->born = a.born ? *mli_site_display_of(lord, a.born) : mli_no_site;
     return 1;
 }
-/* Returns how often a mistake found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
     uint64_t n;
     mli_lock_take(&lord->anomalies->lock);
@@ -12274,8 +11971,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
-   mistakes are logged. */
+/* Copies to *out the first mistake to log, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -12307,11 +12003,10 @@ static MLI_NOINLINE MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anoma
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-/* Logs the mistakes that are not logged yet, as a call ends, except refusals, which mli_refuse logs.
-   If the ledger's logger made the call, logs nothing: a later call logs these mistakes. Requires:
-   the caller holds no lock. */
-/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
-   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+/* Logs the mistakes that are not logged yet, as a call ends, except refusals (mli_refuse); a later
+   call does, if the ledger's logger made this one. Requires: the caller holds no lock. */
+/* The load is relaxed, as a thread sees at least its own store. The store of 0 comes before the
+   lock is taken, so it does not undo the 1 of a mistake that this thread has not seen. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;
@@ -12323,9 +12018,8 @@ MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
         if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
 }
 
-/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
-   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
-   lock. */
+/* Records and logs the end of a tag or a scope when none was open. `caller` is the return address
+   of that call, or NULL if it is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
     mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
     const memlord_site *site =
@@ -12370,12 +12064,12 @@ static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result 
     if (site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, site, &named));
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
-   `site`. Logs the refusal if it is a new entry of the list, or if the public function (`refuser`,
-   MLI_REFUSER_...) has not refused a call with this result before. Logs no refusal of a call that
-   the logger makes. If the ledger's own allocator makes the call, only returns r. `fault` says what
-   is wrong with an argument, or is NULL if that is unknown. Requires: the caller holds no lock. */
+/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. A refusal
+   is an `r` of MEMLORD_E_INVALID or MEMLORD_E_DEVICE; it counts as a mistake at `site`. It is
+   logged if it is a new entry of the list, or the first with this result from this public function
+   (`refuser`, MLI_REFUSER_...), but not for a call that the logger makes. If the ledger's own
+   allocator makes the call, only returns r. `fault` says what is wrong with an argument, or is
+   NULL. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site) {
@@ -12404,7 +12098,6 @@ static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc)
 static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
     mli_lock_set(&lord->anomalies->lock, take);
 }
-/* Forgets all anomalies. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_reset(memlord *lord) {
     mli_lock_take(&lord->anomalies->lock);
     lord->anomalies->count = 0;
@@ -12427,10 +12120,9 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* ------------------------------------------------------------------------- src/books/picks.h -- */
 
-/* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
-   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
-   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+/* Implements the table of picked blocks, which tells the stack of each block. Owns no state: the
+   table is in the state of books/stacks. Invariant: a part of the table is at most three quarters
+   full. Locks: MLI_RANK_STACKS, one for each part. */
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -12447,10 +12139,9 @@ typedef struct mli_pick {
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of
-                      entries; NULL if there are none */
-    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
-                               blocks that they record */
+    mli_ptr table; /* mli_pick_slot *: the address of the slots, plus log2 of their number; NULL if
+                      there are none. The address is a multiple of 128 (base/memory) */
+    size_t count, reserved; /* slots in use; vacant slots that calls have reserved */
     char pad[32];
 } mli_picks;
 
@@ -12583,8 +12274,7 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
     part->count++;
     mli_lock_drop(&part->lock);
 }
-/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
-   not have the key, the copy has row 0. */
+/* Returns the picked block of a key, or row 0, and removes it if `remove` is 1. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove) {
     mli_pick pick = mli_pick_none, *table, *at;
     size_t cap;
@@ -12628,24 +12318,17 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
 
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
-/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. A birth is
-   the mark (memlord_mark), the scope and the stream with which a block begins. A cache has entries
-   in a hash table. The home of a key is the entry at which its look-up begins. A dev is the number
-   of a device. A row has the counters of a site or a tag on a device, and a cell is a thread's part
-   of a row. The orphan record serves the threads without a record of their own. A kept name is the
-   ledger's copy of a string. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. Invariant:
+   only the thread itself reads and writes its cache and its tags. Lock: the cold lock, for new
+   names and births. */
 
 enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
-                                       and the parent scope */
-    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
-                                       the parent scope */
+    MLI_CACHE_SCOPE,                /* an mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE,           /* the same, by the memlord_scope_site and the parent scope */
     MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
@@ -12684,9 +12367,8 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
     return origin;
 }
 
-/* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
-   the host's pointer. The host may change the text there, so the function also compares the
-   texts. */
+/* Returns the kept copy of a host's tag, if the thread's cache has it under the host's pointer. The
+   host may change the text there, so compares the texts. */
 static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) {
     const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
     return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
@@ -12759,7 +12441,6 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) {
     return t->now.span ? t->now.span->scope->id : 0;
 }
-/* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
     return t->now.span ? t->now.span->depth : 0;
 }
@@ -12826,10 +12507,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
-   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
-   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
-   scope and stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream, and caches
+   them: in the scope if the stream is 0, in the thread if it is the thread's. Without room for a
+   birth, returns the mark alone. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12881,14 +12561,12 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).stream;
 }
 
-/* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
-/* Returns one more than the number of scopes. The acquire load pairs with the store in
-   mli_scope_publish. */
+/* Returns one more than the number of scopes, and pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
@@ -12896,8 +12574,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
     return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
-/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
-   holds the cold lock. */
+/* Makes the record of the next scope, or returns NULL. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
@@ -12913,8 +12590,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
-                                                               mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
 
 /* Returns the word2 of a block that this thread allocates. Makes the thread's cells for the rows of
@@ -13003,8 +12679,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
     t->now.tag = kept;
 }
 
-/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
-   tags are open. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: there are more. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
     MLI_REQUIRE(depth < t->now.tag_depth);
     t->now.tag_depth = depth;
@@ -13126,8 +12801,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
-                                                       requested before has the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that earlier requests report the
+                                                       old mark */
     return mli_mark_next(lord);
 }
 
@@ -13227,12 +12902,9 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   A node of the tree has a return address, and its parent is the node of the caller. A stack is the
-   path from a node to the root, node 0. A row has the totals of one stack, for one site, on one
-   device. A shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
-   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
-   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
+   stack, and the table of picked blocks. Invariant: a block in the map has MLI_PICKED exactly if
+   the table has its key. Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part
+   of the table. No lock is held while an unwinder runs. */
 
 /* Nodes and rows are never removed, and are found without a lock. The live bytes of a row are 0
    again once all its blocks have ended. The table of picked blocks and a block's bit MLI_PICKED
@@ -13260,8 +12932,7 @@ typedef struct mli_stack_row {
     mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
-                             MLI_STACK_UNITS */
+    mli_u64 allocs;       /* since the last reset: of all allocs, times MLI_STACK_UNITS */
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
     mli_u64 temporaries;  /* since the last reset: how many picked blocks were freed by the thread
                              that allocated them, before another of its allocs was picked */
@@ -13269,8 +12940,7 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Returns 1 if an alloc is not picked. If it returns 0, the general path serves the alloc and
-   counts its bytes. */
+/* Returns 1 if an alloc is not picked; else the general path serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(const mli_thread *t, uint64_t bytes) {
     return t->stack_left - (int64_t)bytes > 0;
 }
@@ -13303,15 +12973,13 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, 
 
 #define MLI_STACK_HEADS 65536u     /* the number of hash chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of hash chains of rows */
-#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
-                                      begin */
+#define MLI_STACK_OWN 16           /* the most of MemLord's own frames at the start of a stack */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
-                                                                  row of a chain, or 0 */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the first of a chain, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -13332,10 +13000,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 
 /* -- samples -- */
 
-/* Sets a new seed for a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise the new seed differs in each run, process and ledger. The system calls used
-   here neither wait nor fail, because the caller may be inside malloc or in a sandbox. A forked
-   child always gets another seed. */
+/* Sets a new seed for a ledger's samples: the same in each run if the host has given one, and else
+   another in each run, process and ledger. A forked child always gets another seed. No system call
+   here waits or fails, because the caller may be inside malloc or in a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -13413,10 +13080,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
-   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
-   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
-   that add nodes. */
+/* Returns the node below `parent` for `site` or, if that is NULL, for `address`, in a module that
+   stays loaded; or 0. Needs no lock, because the acquire loads pair with the release stores of the
+   functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -13479,9 +13145,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
-   the node. A node is found by the site of the address, because another module may be at a known
-   address by now. */
+/* Returns the node of a return address, added on first use, or 0 if there is no room. It is found
+   by the site, because another module may be at the address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -13496,8 +13161,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return cold.r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
-   of the site, or 0). */
+/* Finds or adds the row of a stack on a device, for the site with the row `site`, or 0. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -13546,8 +13210,7 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *co
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
-   table. */
+/* Returns the part of the table for a key. Requires: mli_stacks_ready has made it. */
 static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
@@ -13565,8 +13228,7 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
-   block had not been allocated. */
+/* Subtracts a picked block from the totals of its stack; with `undo` as if never allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -13612,8 +13274,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts a block as a temporary if it ends while it is still the last picked block of this
-   thread. */
+/* Counts a block as a temporary if it ends as the last picked block of this thread. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -13638,8 +13299,7 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
-   allocated. */
+/* Does what mli_pick_off does; with `undo` as if the block had not been allocated. */
 static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                                    int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -13647,9 +13307,8 @@ static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t
 }
 
 /* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
-   which the call has reserved room. The caller is inside the shard, or no other thread can reach
-   the entry. */
+   returns MLI_PICKED for its word1, else 0. Requires: the call has reserved room for the key; the
+   caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call, const mli_entry *e) {
     if (MLI_LIKELY(!call->pick.row)) return 0;
     return mli_stack_calls_of(lord)->put(lord, call, e);
@@ -13663,8 +13322,7 @@ static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, in
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 0);
 }
-/* Removes a block from the table, and returns its stack. The totals of the stack still include the
-   block. */
+/* Removes a block from the table, and returns its stack, whose totals still include it. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 1);
 }
@@ -13676,8 +13334,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     pick = mli_pick_find(lord, e, 1);
     mli_stack_calls_of(lord)->off(lord, &pick, MLI_BYTES(e->word1), 1, undo);
 }
-/* Subtracts a block from the totals of its stack, after the block was removed from the table.
-   `frees` is 1 if the block ends. */
+/* Subtracts a removed block from the totals of its stack. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (pick->row) mli_stack_calls_of(lord)->off(lord, pick, bytes, frees, 0);
 }
@@ -13685,8 +13342,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* -- the stack of an alloc -- */
 
 /* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
-   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
-   call ends with mli_stack_forget. */
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires:
+   the call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13718,13 +13375,6 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const ml
     if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
 }
 
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
-    call->pick.again = 1;
-    call->pick.had = bytes;
-}
-
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the
    frame `site`. If there is none, it starts at the frame `caller`, or else at the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
@@ -13743,22 +13393,19 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
-/* Returns how many of `n` frames come before the first one that cannot be an address of code:
-   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
-   keys of the index use that byte. */
+/* Returns how many of `n` frames come before the first that is no address of code: garbage (its top
+   byte, which the index uses, is not 0), or the end of the stack. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   The outermost frame of such a stack is a site without an address, and its name tells why the
-   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
+/* -- stacks that do not reach the root -- Their outermost frame is a site without an address, whose
+   name tells why the stack was cut, so that it does not look like one from another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
-   books/sites. */
+/* Arrays, as mli_no_text in books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -13832,8 +13479,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
-                                         mli_stack_tables_of */
+    if (!mli_stack_tables_of(lord)) { /* a release below pairs with it */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -13866,8 +13512,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_call *call, uint64
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
-   picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees stacks.calls, and then picks nothing. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
                                               uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -13877,16 +13522,14 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uin
 
 /* -- reading -- */
 
-/* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row) {
     uint32_t n = row->node, depth = 0;
     for (; n; n = mli_stack_node_at(lord, n)->parent) depth++;
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
-/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
-   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
-   holds no lock of the ledger. */
+/* Returns the return addresses of a row's stack and, behind them, their sites, in an array for the
+   host, or NULL if there is no memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -13949,10 +13592,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
-   once, because the system's unwinder may load a library the first time. Requires: no other thread
-   changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (0:
+   MLI_STACK_BYTES). The first call seeds the random numbers, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -13973,8 +13615,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
-   changes the settings. */
+/* Ends the taking of stacks; blocks keep theirs. Requires: no other thread sets them. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -13997,8 +13638,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
-/* Makes every thread of a forked child draw again at its next alloc. Otherwise the child would draw
-   the same numbers as its parent. */
+/* Makes every thread of a forked child draw again, and not its parent's numbers. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -14022,8 +13662,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     if (tables) mli_picks_free(lord, tables->picks);
     mli_own_free(lord, tables, sizeof *tables);
 }
-/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
-   `peak` to `live`. */
+/* Restarts the figures since the last reset, in all rows and in mli_stacks_cut. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
@@ -14058,16 +13697,13 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns the stamps and the ring of events. A stamp is a time, by the processor's counter or the
-   ledger's clock. An event names its site, tag or stack by the number of a row. A row has the
-   counters of a site, a tag or a stack on a device. May use books/threads, books/sites,
-   books/stacks and books/counters. Invariant: a ledger has one ring, from the first
-   memlord_events_start until the ledger ends. Lock: the registry lock, to install the ring. Events
-   are written and read without a lock. */
+/* Owns the stamps and the ring of events. An event names its site, tag or stack by the number of a
+   row. Invariant: a ledger has one ring, from the first memlord_events_start until the ledger ends.
+   Lock: the registry lock, to install the ring. Events are written and read without a lock. */
 
-/* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
-   it alone. So threads write to the same words only while they get sub-buffers. A reader copies an
-   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
+/* The ring is cut into sub-buffers. A thread gets the next one that has no writer, and fills it
+   alone, so threads write to the same words only while they get sub-buffers. A reader copies an
+   event, and then checks that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or that of its stack; a row of a stack names
    the site.
@@ -14077,45 +13713,40 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring; its `where` has the row of
-                                   its site */
+typedef struct mli_event_copy { /* an event as it was read; `where` has the row of its site */
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
 
-/* A sub-buffer: consecutive events of one thread. */
+/* Consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before the first time,
-                           and while a thread gets the sub-buffer */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before, and meanwhile */
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
     mli_ring_event at[1]; /* room for mli_ring.subbuf_events events */
 } mli_subbuf;
 typedef struct mli_ring {
-    /* Writes an event to the ring, as mli_event_write does. Calls reach the function by this
-       pointer, so that a program that records no events need not link the function. */
+    /* Writes an event: mli_event_write. Calls reach it by this pointer, so that a program that
+       records no events need not link it. */
     void (*write)(memlord *lord, mli_thread *t, int kind, uint32_t dev, uint64_t storage,
                   uint64_t bytes, uint64_t rows);
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far. The
-                               sub-buffers lie in memory behind this struct. */
+    mli_u64 next_subbuf;    /* how many were given out or skipped; they lie behind this struct */
 } mli_ring;
 
-/* The data to convert stamps to nanoseconds. The rate is the mean since the ledger was created, so
-   it becomes more precise as the ledger grows older. */
+/* Converts stamps to nanoseconds. The rate is the mean since the ledger was created. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp when the ledger was created */
     double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
 
-/* Writes an event. If every sub-buffer has a writer, counts the event as lost instead. `rows` has
-   the layout of the word2 of a map entry (books/map.h), and some of its fields may be 0. If `bytes`
-   has the bit MLI_EVENT_STACK, `rows` has the row of a stack instead of the row of a site. Stores
-   each word of the event by a release. So a reader that sees one of the words also sees the
-   generation of the sub-buffer, which was stored earlier. */
+/* Writes an event, or counts it as lost if every sub-buffer has a writer. `rows` has the layout of
+   a word2 (books/map.h), and some fields may be 0. If `bytes` has MLI_EVENT_STACK, `rows` has the
+   row of a stack instead of a site. Stores each word by a release, so that a reader that sees one
+   also sees the generation of the sub-buffer, which was stored earlier. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -14125,15 +13756,13 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 
-/* A reader of one sub-buffer. `at` is the index of the next event, and `stamp` the stamp of that
-   event. */
+/* A reader of one sub-buffer: the index of the next event, and its stamp. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
-   root. */
+/* A reader of the ring: a heap of readers of sub-buffers, with the earliest event at the root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
@@ -14169,7 +13798,6 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     if (ticks) scale.rate = (double)ns / (double)ticks;
     return scale;
 }
-/* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
@@ -14186,8 +13814,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that are still in a sub-buffer. Makes only one addition for consecutive
-   events of one device. */
+/* Counts as lost the events in a sub-buffer, by one addition for those of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -14230,8 +13857,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
-                                                              mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -14267,8 +13893,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
     else
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
 }
-/* Records that a block begins. `stack` is the row of its stack, or 0 if its alloc was not
-   sampled. */
+/* Records that a block begins. `stack` is the row of its stack, or 0 if it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack) {
@@ -14279,9 +13904,8 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the end of a block. `site` is the site of the call that ends the block, or NULL. `rows`
-   is the block's word2 or, if the block has a side record, the word2 that it would have without one
-   (mli_word2_rows). The event has the block's tag and stream, but its site is `site`. */
+/* Records the end of a block. `site` is the site of the call that ends it, or NULL, and the event
+   has this one. `rows` is the block's word2 without a side record. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
@@ -14293,8 +13917,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
 
-/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
-   a shard (a part of the map). */
+/* Records an event that belongs to no block. Requires: no lock is held; not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
     MLI_REQUIRE(mli_none_held());
@@ -14310,9 +13933,8 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
-   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
-   sub-buffer. */
+/* Allocates a ring of `capacity` events in at least 16 sub-buffers of up to 64, or of one event
+   each if there are fewer than 16; or returns NULL. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -14381,7 +14003,6 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r
     for (i = r->n / 2; i-- > 0;) mli_ring_reader_sift(r, (size_t)i);
     return 1;
 }
-/* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
@@ -14394,8 +14015,8 @@ static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *
         e->where = (e->where & ~(uint64_t)MLI_SITE_ROWS_MAX) |
                    mli_stack_row_at(lord, e->stack)->site;
 }
-/* Copies the next event to *out. Returns 0 if there is no further event. If a thread has begun to
-   write new events to a sub-buffer meanwhile, skips the rest of the sub-buffer. */
+/* Copies the next event to *out. Returns 0 if there is none. If a thread has begun to write new
+   events to a sub-buffer meanwhile, skips the rest of it. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
     while (r->n) {
         mli_subbuf_reader *s = &r->heap[0];
@@ -14452,8 +14073,7 @@ MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
-/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
-   not in the child. */
+/* Mends a forked child, where no sub-buffer but this thread's has a writer. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -14482,8 +14102,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread has installed one */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -14520,12 +14139,8 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
-   for. A fence tells, by its function `done`, whether a device has finished its work with a block.
-   A pending block was freed, and ends when its fences are done. To drop a fence is to call its
-   `drop`; after that the ledger no longer uses the fence. A dev is the number of a device. A
-   shard is a part of the map of blocks. May use base/memory, books/counters and books/threads.
-   Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and `drop`,
-   and this thread holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
+   for. Invariant: only one thread at a time, the asker of a fence, calls the fence's `done` and
+   `drop`, and holds no lock then. Lock: MLI_RANK_FENCES. A thread may take this lock inside a
    shard, and enters no shard while it holds the lock. */
 
 #define MLI_REST_LEVELS 9 /* a queue of level n rests for 2^n calls; one of level 0 does not rest */
@@ -14538,85 +14153,71 @@ typedef struct mli_pending_queues {
     uint32_t queues;  /* how many queues the type has */
     mli_u32 calls;    /* the calls that found a queue of the type; the count may be too low */
     mli_u32 due;      /* once `calls` has reached this number, a call looks for a queue to ask */
-    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for a queue to
-                         ask */
+    mli_u64 late;     /* from this time (ns) on, one call in MLI_REST_LOOK also looks for one */
 } mli_pending_queues;
 
-/* A fence is in one of three states. In the first, its block is live, and the fence stands for a
-   use of the block (memlord_block_use). In the second, its block is pending and waits for the
-   fence. The fence is then in the queue for its device and its memlord_fence.queue, until it is
-   done or has failed. In the third, its block has ended, and the fence's `drop` must still be
-   called. If the fence has an asker when its block ends, the fence is detached, and its asker calls
-   `drop`. Otherwise the thread that ends the block puts the fence on the list `to_drop`. */
+/* A fence is in one of three states. Its block is live, and the fence stands for a use of it
+   (memlord_block_use). Or its block is pending and waits for the fence, which is in the queue for
+   its device and its memlord_fence.queue until it is done or has failed. Or its block has ended,
+   and the fence's `drop` must still be called: by its asker, if it has one (the fence is then
+   detached), else by who empties the list `to_drop`. */
 
-/* The pending fences with the same device and the same memlord_fence.queue, in the order of the
-   frees. */
+/* The pending fences with the same device and memlord_fence.queue, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next[2], *previous[2]; /* its neighbours in two rings: MLI_RING_POLL and
-                                                MLI_RING_REST, where NULL means that it is not in
-                                                the ring; next[0] also links spare queues */
+                                                MLI_RING_REST, where NULL means that it is not
+                                                there; next[0] also links spare queues */
     struct mli_queue *below[2]; /* the subtrees below it in the tree of its device */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
-                                         were asked */
+    struct mli_fence_record *unasked; /* the first that no thread has asked; NULL: all were asked */
     uint64_t id;     /* memlord_fence.queue, which these fences have in common */
-    uint64_t round;  /* the number of the last poll (a pass over the queues: see calls/deferred)
-                        that asked the first fence, or 0 */
+    uint64_t round;  /* the last poll (see calls/deferred) that asked the first fence, or 0 */
     uint64_t passed; /* the number of the last poll that found no more to ask here, or 0 */
     uint64_t late;  /* from this time (ns) on, a call may ask the first fence again before `due` */
     uint32_t dev;
     uint32_t level; /* how often the first fence has answered "not done", below MLI_REST_LEVELS */
-    uint32_t due;   /* once mli_pending_queues.calls has reached this number, a call asks the first
-                       fence again */
+    uint32_t due;   /* when mli_pending_queues.calls is at this, a call asks again */
 } mli_queue;
 
 /* A fence that the host passed in. `sibling` and `serial` belong to the thread that may change the
-   block's side record (books/parts). The fences lock guards the other members. A record is used
-   again and never freed, so that a fork and the end of the ledger find every fence in one list. */
+   block's side record; the fences lock guards the other members. A record is used again and never
+   freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record that was made before this one */
-    struct mli_fence_record *sibling;         /* the next fence of the same block; a block has one
-                                                 fence for each queue */
-    struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
-                                                 `to_drop` and `unused` */
+    struct mli_fence_record *sibling;         /* the next fence of the same block */
+    struct mli_fence_record *next, *previous; /* in the queue; `next` also links `to_drop`,
+                                                 `unused` */
     mli_queue *queue;                         /* the queue that the fence is in, or NULL */
-    void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
-                             about to; NULL if no thread does */
-    uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
-                             waits for the fence */
+    void *asker;          /* &mli_self of the thread that runs its functions, or soon will */
+    uint64_t key, serial; /* of the pending block; a serial of 0: no pending block waits for it */
     uint64_t since;       /* the serial number when it joined its queue: see mli_poll_next */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
-    int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
-                             if it was not called then */
+    int early_answer;     /* what `done` returned while earlier fences were pending; or 0 */
     mli_queue spare;      /* memory that any queue may use: see spare_queues */
 } mli_fence_record;
 
 #define MLI_REST_MOST 256     /* the largest number of calls that leave a queue alone */
-#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again, whatever the
-                                 number of calls */
-#define MLI_REST_LOOK 8       /* one call in this many reads the clock, to see whether MLI_REST_NS
-                                 has passed */
+#define MLI_REST_NS 10000000u /* after this time (ns) a call may ask a queue again at once */
+#define MLI_REST_LOOK 8       /* one call in this many looks whether MLI_REST_NS has passed */
 
 /* ------------------------------------------------------------------------ src/books/fences.c -- */
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: the newest of all records; no record is
-                                         ever removed */
+    mli_ptr all;                      /* mli_fence_record *: the newest; none is ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
-                                         free does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused; one for each record, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
 
-/* Takes the fences lock. */
+/* Takes the fences lock, which mli_fences_leave drops. */
 MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
-/* Drops the fences lock. */
 MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences->lock); }
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences->lock); }
@@ -14626,14 +14227,12 @@ MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences->serial, 1) + 1;
 }
 
-/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
-   if there is none. */
+/* Returns the fence record after f, the first one if f is NULL, or NULL if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
     return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }
 
-/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
-   memory. */
+/* Returns a record for a fence that is not accepted yet, or NULL if there is no memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     struct mli_fences_state *state = lord->fences;
     mli_fence_record *f;
@@ -14664,8 +14263,7 @@ MLI_PRIVATE void mli_fence_free_locked(memlord *lord, mli_fence_record *f) {
     f->next = state->unused;
     state->unused = f;
 }
-/* Clears a record, and gives it back for another fence. The first takes the fences lock; the second
-   requires it. */
+/* Clears a record for another fence. The first takes the fences lock; the second requires it. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_enter(lord);
     mli_fence_free_locked(lord, f);
@@ -14683,7 +14281,6 @@ static void mli_drops_put(memlord *lord, mli_fence_record *f) {
 
 /* -- queues -- */
 
-/* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
@@ -14762,8 +14359,8 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     return q;
 }
 
-/* Sets the level of a queue, and so when a call asks its first fence again: after the calls of the
-   level on its device type or after MLI_REST_NS, whichever comes first. */
+/* Sets the level of a queue: a call asks its first fence again after the calls of the level on its
+   device type or after MLI_REST_NS, whichever comes first. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
@@ -14777,8 +14374,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t level,
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
-   that no thread has asked this fence. */
+/* Appends a fence to its queue, which notes it as unasked under MEMLORD_FLAG_DEFER. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue **place = mli_queue_place(lord, f->dev, f->fence.queue), *q = *place;
@@ -14831,11 +14427,10 @@ MLI_PRIVATE mli_fence_record *mli_fence_claim(memlord *lord, mli_fence_record *f
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
-/* Claims the next fence of a device that a poll has to ask, and returns NULL if none is left. In
-   each queue the fences that no thread has asked yet come first, because the first call of a `done`
-   may record an event of the device. Then comes the first fence of the queue, unless this poll
-   (`round` is its number) has asked that fence already. Passes over fences that joined a queue after
-   the poll began, so that a `drop` that defers another free does not make the poll endless. */
+/* Claims the next fence of a device that a poll has to ask, or returns NULL. In each queue those
+   that no thread has asked come first, because the first call of a `done` may record an event of
+   the device; then the first fence, unless poll `round` has asked it. Passes over fences that
+   joined after the poll began, so that a poll ends even if a `drop` defers another free. */
 MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev, uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue **ring = &mli_device_record_at(lord, dev)->queues[1], *q;
@@ -14852,10 +14447,8 @@ MLI_PRIVATE MLI_COLD mli_fence_record *mli_poll_next(memlord *lord, uint32_t dev
     return NULL;
 }
 
-/* Detaches f and its siblings from a block that has ended or has got other fences. If a fence has
-   an asker, the asker drops it. Otherwise the function puts the fence on the list `to_drop`, whose
-   fences are dropped at the end of a call. Does nothing if f is NULL. May be called inside a
-   shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. An asker drops
+   its fence; the others go on the list `to_drop`. f may be NULL. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
@@ -14874,13 +14467,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord) {
     return mli_self.fence_lord == lord->generation;
 }
-/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Once `done`
-   has answered done or failed, does not call `done` again. Requires: the caller is the asker of the
-   fence, and holds no lock. */
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
+   `done` again after done or failed. Requires: the caller is the asker, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     MLI_REQUIRE(f->asker == &mli_self);
@@ -14901,9 +14492,8 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
 }
-/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
-   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
-   it. */
+/* Drops a fence that the ledger has accepted, once. Returns 1 if this call did so. Requires: the
+   caller holds no lock, and is the asker of the fence or the only thread that has it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
@@ -14912,8 +14502,8 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     return 1;
 }
 
-/* Accepts a fence that no block waits for, and drops it. If the ledger has MEMLORD_FLAG_DEFER, puts
-   the fence on the list `to_drop` instead. `lord` may be NULL. Does nothing if `fence` is NULL. */
+/* Accepts a fence that no block waits for, and drops it, under MEMLORD_FLAG_DEFER by the list
+   `to_drop`. `lord` and `fence` may be NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!fence) return MEMLORD_OK;
@@ -14930,9 +14520,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
     return MEMLORD_OK;
 }
 
-/* Empties the list `to_drop`: calls the `drop` of each fence, and frees the fence. Does nothing if
-   this thread is running a function of a fence. Requires: the caller holds no lock, and is not
-   inside a shard. */
+/* Drops and frees the fences of the list `to_drop`, unless this thread is running a function of a
+   fence. Requires: the caller holds no lock, and is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
@@ -14975,8 +14564,8 @@ static MLI_COLD void mli_fences_forked(memlord *lord) {
         mli_drops_put(lord, f);
     }
 }
-/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
-   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
+/* Drops every fence that was accepted. A `drop` may defer further frees, so repeats until a round
+   drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
@@ -14990,16 +14579,10 @@ MLI_PRIVATE const mli_life mli_fences_life = {MLI_LIFE_STATE(fences), mli_fences
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. A phys is memory that several devices may
-   share; a device is at the phys that has its bytes. A reservation keeps bytes of a phys for later
-   allocs, and a ticket is its id. An alloc draws on a ticket: once the alloc is recorded, its bytes
-   are subtracted from those of the ticket. Until then the bytes are in flight. A dev is the number
-   of a device. A row has the counters of a device. Each thread counts in a cell of its own. To
-   publish a cell is to add its bytes to the row; up to a batch of them may be unpublished.
-   services/room takes the samples of a phys, and opens reservations, because services/room can
-   explain why a reservation is refused. May use books/devices, books/counters and books/accounts.
-   Invariant: a device changes from one phys to another only under the locks of both. Lock: each
-   phys has one (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations; services/room takes the samples, and opens
+   reservations, because it can explain a refusal. Invariant: a device changes from one phys to
+   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
+   of them only under the cold lock. */
 
 typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
@@ -15013,10 +14596,9 @@ typedef struct mli_reservation { /* the record of a ticket, which the lock of it
 #endif
 
 /* The bytes of a request (memlord_alloc_retry) that tickets cover, which means that the tickets
-   have reserved them. If the request names a ticket, only that ticket covers bytes; otherwise the
-   tickets of its thread do. The request opens a ticket of its own, and the covered bytes move to
-   that ticket, so that no other alloc draws them while the request tries. At the end of the request
-   the bytes that it has not used move back. */
+   have reserved them: the ticket that it names, else the tickets of its thread. The request opens a
+   ticket of its own; the covered bytes move there, so that no other alloc draws them while it
+   tries, and those that it has not used move back at its end. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of `bytes` that is from tickets with the account of the request */
@@ -15025,33 +14607,28 @@ typedef struct mli_cover {
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
 
-/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* the account where the bytes count as held; 0: none */
-    memlord_ticket named;    /* the only ticket that may cover a request; 0 means that the tickets
-                                of its thread may */
-    mli_cover *cover;        /* receives the covered bytes of a request; NULL for
-                                memlord_reserve */
+    memlord_ticket named;    /* the only ticket that may cover it; 0: those of its thread */
+    mli_cover *cover;        /* receives the covered bytes of a request, or NULL */
 } mli_reserve;
 
 /* ------------------------------------------------------------------------ src/books/limits.c -- */
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
-                                  lock */
+    mli_u32 reservation_count; /* one more than the records; changes under the cold lock */
 };
 
 /* -- physical devices -- */
 
-/* Returns the phys of a device. The acquire load pairs with the release store in
-   mli_phys_assign. */
+/* Returns the phys of a device. The acquire load pairs with mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
-/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
-   memlord_device_share may assign another phys, so the function looks again under the lock. */
+/* Locks the phys of a device, and returns it. While it waits, memlord_device_share may assign
+   another, so it looks again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     for (;;) {
         mli_phys *phys = mli_phys_at(lord, dev);
@@ -15061,8 +14638,7 @@ MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     }
 }
 
-/* Finds the phys of a device. If the device is new and `make` is 1, adds the device. If the device
-   is new and `make` is 0, sets *out to NULL and returns MEMLORD_E_UNKNOWN. */
+/* Finds the phys of a device; of a new one only if `make` is 1, else MEMLORD_E_UNKNOWN and NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
@@ -15078,8 +14654,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     return r;
 }
 
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
-   0 if there is no further device. A walk starts with a `dev` of 0. */
+/* Returns the first device after `dev` that is at a phys, or at any if `phys` is NULL; or 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev) {
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -15088,7 +14663,6 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
     return 0;
 }
 
-/* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     uint64_t live = 0;
@@ -15101,8 +14675,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
    The figure is `used` of the latest sample, plus the bytes that the ledger's devices have gained
    since. So a thread that asks before each alloc gets no more than was free at the sample. */
 
-/* Returns 1 if the bytes of a device use the capacity of its physical device. The bytes of mapped
-   files do not, because they are page cache. */
+/* Returns 1 if the bytes of a device use the capacity of its phys. Mapped files are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
 }
@@ -15132,8 +14705,7 @@ static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -15149,8 +14721,8 @@ static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_
 }
 
 /* Sets *held to the bytes that the ledger's devices hold at a phys. Returns `used` of the latest
-   sample, plus what these devices have gained since. Sets *part to the bytes by which `dev` counts
-   in this sum, unless `dev` does not count or is 0. Requires: the caller holds the phys lock. */
+   sample plus what these have gained since. Sets *part to the bytes by which `dev` counts in this
+   sum, unless it does not count or is 0. Requires: the caller holds the phys lock. */
 MLI_PRIVATE MLI_COLD uint64_t mli_phys_grown(memlord *lord, const mli_phys *phys, uint32_t dev,
                                              uint64_t *held, uint64_t *part) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -15174,8 +14746,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
     return used > *held ? used : *held;
 }
 
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
-   that neighbours (ledgers of other processes) hold there. */
+/* Adds to statistics a phys's limit, the bytes that tickets hold there, and those of neighbours. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
@@ -15183,11 +14754,10 @@ MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
-/* Assigns a device to another phys, under the locks of both. The locks of two phys have no order,
-   so a thread may hold both only while it holds the cold lock, as this function does. A fork, which
-   takes the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if tickets have
-   bytes of the old phys, because these may be for this device. Returns the same if other devices
-   are at this device's own phys, unless `to` is that phys. */
+/* Assigns a device to another phys, under the locks of both. These have no order, so a thread may
+   hold both only under the cold lock, which a fork takes first, too. Returns MEMLORD_E_STATE if
+   tickets have bytes of the old phys, because these may be for this device, or if other devices are
+   at this device's own phys, unless `to` is that phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
     mli_device_record *d = mli_device_record_at(lord, dev);
     mli_phys *from;
@@ -15204,8 +14774,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
-                                                    device */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample may lack the bytes of the device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -15223,8 +14792,7 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     return oom;
 }
 
-/* Returns phys i, which is main memory (i is 0) or the own phys of the device with dev i. Returns
-   NULL if this device is at another phys. */
+/* Returns main memory (i is 0) or the own phys of dev i; NULL if this device is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     mli_phys *phys = mli_phys_storage(lord, i);
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
@@ -15241,16 +14809,14 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
    alloc was recorded. Until then they are in flight and count twice. A request that is refused only
    because of bytes in flight tries again. */
 
-/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
-   numbers cannot overflow. */
+/* Returns bytes as a signed number, at most 2^62, so that no difference of two overflows. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
     return (int64_t)(bytes < most ? bytes : most);
 }
 
-/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests, and
-   returns 1. If neither limit nor capacity is known, returns 0. Requires: the caller holds the phys
-   lock. */
+/* Sets *left to the bytes that the limit and the capacity of a phys leave for new requests. Returns
+   0 if neither is known. Requires: the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
@@ -15267,11 +14833,9 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
     return phys->limit || phys->sample.known;
 }
 
-/* Returns the bytes that all threads have allocated on a device. If `allocated` is 0, returns the
-   bytes that they have freed there. A cell's `out` is the bytes freed, and the sum of its `level`
-   and `out` is the bytes allocated. A free writes `out` before `level`. If `high` is 1, the
-   function loads `level` before `out`, so that the sum is an upper bound. If `high` is 0, it loads
-   `out` first, and the sum is a lower bound. */
+/* Returns the bytes that all threads have allocated on a device (the sums of `level` and `out`) or,
+   if `allocated` is 0, have freed there. A free writes `out` before `level`. If `high` is 1, loads
+   `level` first, so that the sum is an upper bound; else `out`, for a lower bound. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
     const mli_thread *t = mli_thread_first(lord);
     uint64_t sum = 0;
@@ -15314,8 +14878,7 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
-                                               live bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live bytes are below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -15327,7 +14890,6 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 /* -- tickets -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
@@ -15357,9 +14919,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
-   phys. */
+/* Return how many tickets an alloc of this thread may draw on, and the record of ticket i of these,
+   or NULL if it is closed or for another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15415,9 +14976,8 @@ static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
             mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
     }
 }
-/* Moves the covered bytes that a request has not used back to the tickets that they came from. A
-   ticket that was closed meanwhile gets none. `request` is the request's own ticket. Sets
-   cover->bytes to the number of bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that they came from and
+   that are open. `request` is its own ticket. Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request) {
     mli_reservation *from;
@@ -15435,10 +14995,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
-   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
-   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
-   caller should try again. */
+/* Reserves the bytes of a request that are not reserved yet: at the phys those that no ticket
+   covers, in the account those that no ticket of the same account covers. Returns 1 if it has
+   reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -15450,11 +15009,10 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_re
     return 0;
 }
 
-/* Opens a ticket for bytes at a phys. If ask->cover is NULL, the ticket belongs to the context of
-   this thread. Otherwise it is the ticket of a request, and belongs to no context. Then other
-   tickets (see mli_cover) cover as many bytes of the request as they can. Returns MEMLORD_E_LIMIT
-   if the bytes that no ticket covers do not fit at the phys, or if the bytes that the account does
-   not hold yet are over its limit. */
+/* Opens a ticket for bytes at a phys. If ask->cover is NULL, it belongs to the context of this
+   thread. Else it is the ticket of a request, belongs to no context, and other tickets (mli_cover)
+   cover what they can. Returns MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the
+   phys, or if those that the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out) {
@@ -15476,8 +15034,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
-                                     the same time */
+    if (!v->phys) v->phys = phys; /* once, because an old ticket may be read at the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -15487,8 +15044,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
-   adopted them. */
+/* Detaches the tickets of a thread's context that another has closed or adopted. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
@@ -15497,9 +15053,8 @@ static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     t->now.open_tickets = kept;
 }
 
-/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
-   then has more than MLI_TICKETS_MAX tickets, detaches the earliest. Attaches no ticket to the
-   orphan record, which many threads share. */
+/* Attaches a ticket to this thread, so that its later allocs draw on it, and detaches the earliest
+   beyond MLI_TICKETS_MAX. The orphan record gets none, because many threads share it. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
@@ -15510,13 +15065,13 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
-                                                  thread has no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* cleared when no ticket is open */
 }
-/* Begins an alloc of `bytes`: if it may draw on the ticket that the call names or on tickets of its
-   thread, marks its bytes as in flight until it is recorded. */
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+/* Begins an alloc of `bytes`: if the call names a ticket, or its thread has tickets, marks the
+   bytes as in flight until the alloc is recorded. */
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
+    if (!draw->named && !(mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)) return;
     if (!draw->named) {
         mli_tickets_prune(lord, call->t);
         if (!call->t->now.open_tickets) {
@@ -15554,8 +15109,8 @@ static MLI_COLD uint64_t mli_draw_take(memlord *lord, const mli_call *call,
     }
     return taken;
 }
-/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws on
-   tickets of the account, the drawn bytes are no longer held from the same moment on. */
+/* Charges the bytes of a block to an account, as mli_account_charge_block does. If the call draws
+   on tickets of the account, the drawn bytes are no longer held from the same moment on. */
 MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlord_account account,
                                            uint64_t bytes) {
     mli_phys *phys = account && bytes ? call->draw.phys : NULL;
@@ -15571,10 +15126,9 @@ MLI_PRIVATE MLI_COLD int mli_ticket_charge(memlord *lord, mli_call *call, memlor
     if (phys) mli_lock_drop(&phys->lock);
     return charged;
 }
-/* Ends what mli_ticket_draw_begin began: the bytes of the alloc are no longer in flight. If the
-   alloc was recorded (`recorded` is 1), subtracts its bytes from the ticket that it names or, if it
-   names none, from the tickets that the thread has at the phys, the earliest first. So the bytes
-   that an alloc has left on an earlier ticket serve a later alloc, and do not stay reserved. */
+/* Ends what mli_ticket_draw_begin began. If the alloc was recorded (`recorded` is 1), subtracts its
+   bytes from the ticket that it names or else from those that the thread has at the phys, the
+   earliest first, so that the bytes left on an earlier ticket serve a later alloc. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_call *call, int recorded) {
     mli_ticket_draw *draw = &call->draw;
     mli_phys *phys = draw->phys;
@@ -15592,7 +15146,6 @@ static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->limits->reservation_count.v = 1;
 }
-/* Takes or drops the locks of all physical devices. */
 static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
@@ -15651,14 +15204,10 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
-/* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
-   looks into the buckets after the home. Owns no state. The map has parts, the shards, and a shard
-   has a table of buckets. A bucket has slots for entries, and a header that tells which slots are
-   in use. The home of a key is the bucket where its search begins. The window of a key has the
-   buckets that may have it: the home and up to 15 after it. The overflow counts of a bucket say how
-   many entries have passed it because it was full. May use books/map. Invariant: a thread waits
-   only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a
-   shared shard. */
+/* Probes the map for a key whose home bucket does not decide whether the map has it. The window of
+   a key is the home and up to 15 buckets after it. The overflow counts of a bucket say how many
+   entries have passed it because it was full. Owns no state. Invariant: a thread waits only for the
+   lock of a home, so waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
 
 /* A thread probes while it is inside the shard, or while it holds the shard's lock and has stopped
    the shard, so that no thread is inside. Probing changes no entry. The probe notes the slot and
@@ -15670,22 +15219,17 @@ typedef struct mli_probe {
     uint64_t key, hash;
     mli_bucket *home;
     mli_entry *entry;    /* the entry of the key; NULL if the map does not have the key */
-    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
-                            caller did not want one */
-    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
-                            home is bucket 0 */
-    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
-                            `room` */
-    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
-                            thread has locked them */
+    mli_entry *room;     /* the first vacant slot for the key; NULL: none, or not wanted */
+    unsigned bucket;     /* the number of the bucket of `entry` or else `room`; the home is 0 */
+    uint64_t header;     /* the new header of that bucket, without `entry` or with `room` */
+    unsigned held;       /* how many buckets were probed; locked in a shared shard */
     int shared;          /* 1: the shard is shared */
     int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
 /* ------------------------------------------------------------------------ src/books/probes.c -- */
 
-/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
-   end. */
+/* Returns the bucket after b, or the first one after the last. `end` is where they end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? mli_table_at(s) : b + 1;
@@ -15699,8 +15243,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* Starts a probe at the home of a key. In a shared shard the caller must lock the home before
-   it calls mli_probe_scan. */
+/* Starts a probe at the home of a key, which the caller then locks in a shared shard. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
@@ -15729,12 +15272,11 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
     }
     return 0;
 }
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops where it
-   finds the key. Otherwise stops where no later bucket can have the key; with `want_room` it goes
-   on until it has found a vacant slot. A slot behind a bucket whose overflow count is at its
-   maximum cannot be used. Returns 0, or -1 if another thread holds the lock of a later bucket.
-   After a -1 the caller must leave the shard. A thread waits only for the lock of a home, so
-   waiting threads form no cycle. */
+/* Probes the window of a key of a device type, from the home on, until it finds the key or a bucket
+   behind which the key cannot be; with `want_room` until it has found a vacant slot, too. A slot
+   behind a bucket whose overflow count is at its maximum cannot be used. Returns 0, or -1 if
+   another thread holds the lock of a later bucket, and the caller must leave the shard: a thread
+   waits only for the lock of a home, so that no cycle forms. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
@@ -15803,7 +15345,6 @@ MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
     mli_probe_settle(probe, -1);
 }
 
-/* Drops the bucket locks of a probe. */
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
 }
@@ -15814,14 +15355,12 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
-   again. */
+/* Probes a shard that the thread has entered. Nonzero: the thread must leave and try again. */
 static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
                                      mli_probe *probe) {
     mli_probe_begin(probe, probe->shard, key, probe->shared);
@@ -15844,12 +15383,11 @@ static MLI_COLD int mli_probe_refused(const mli_probe *probe) {
     if (refuse) mli_u32_store(&s->refuse, refuse - 1);
     return refuse || same >= MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX;
 }
-/* Finds a key. Until mli_probe_leave no other thread changes the slot of the key. probe->entry is
-   NULL if the map does not have the key; with `want_room` mli_probe_insert can then insert the key.
-   If another thread owns the shard, makes the shard shared. If `want_room` is set and the table has
-   no slot for the key, grows the table. Returns 0; the thread is then inside the shard, unless the
-   shard has no table. Returns -1, outside the shard, if there is no memory. Requires: the caller is
-   not inside a shard. */
+/* Finds a key. Until mli_probe_leave no other thread changes its slot. probe->entry is NULL if the
+   map does not have the key; with `want_room` the table then has a slot for mli_probe_insert, and
+   grows if necessary. If another thread owns the shard, makes it shared. Returns 0; the thread is
+   then inside the shard, unless that has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15873,8 +15411,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
-                                                  the shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if STOPPED, the call waits for the shard's lock */
         else if (!want_room)
             return 0;
         else if (refused || mli_shard_grow(lord, t, s, size))
@@ -15884,29 +15421,18 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
-   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
-   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
-   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
-   thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts, books/limits and base/memory. Invariants: only the
-   thread that holds an entry uses the side record of the entry; such a thread is inside a shard of
-   its own, or has locked the entry's bucket. Parts lie inside their block and do not overlap.
-   Locks: those of the map. */
+/* Owns the side records and the parts of blocks. Invariants: only the thread that holds an entry
+   uses its side record; such a thread is inside a shard of its own, or has locked the entry's
+   bucket. Parts lie inside their block and do not overlap. Locks: those of the map. */
 
-/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
-   for, an account, parts. */
+/* A description, more references than fit in the entry, fences, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
-    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
-                                        (63) */
-    struct mli_fence_record *fences; /* of a live block, the uses that memlord_block_use has
-                                        recorded; of a pending block, the fences that are not yet
-                                        done */
-    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
-                                        not pending */
-    uint64_t epoch;                  /* of a pending block: how many resets there had been
-                                        (mli_epoch) when it was freed */
+    uint64_t refs;                   /* the references, if the entry has MLI_REFS_MANY (63) */
+    struct mli_fence_record *fences; /* of a live block, its recorded uses (memlord_block_use); of a
+                                        pending block, the fences that are not done */
+    uint64_t serial;                 /* no other pending block has it; 0: not pending */
+    uint64_t epoch;                  /* of a pending block: mli_epoch when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -15931,8 +15457,7 @@ typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
     uint32_t room;            /* the number of parts that the array has room for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, in order of
-                                 offset */
+    memlord_part_info *at[1]; /* `room` pointers; `count` are used, in order of offset */
 } mli_parts;
 
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
@@ -15996,8 +15521,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
     side->charged = bytes;
     return (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
 }
-/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
-   more than an account. */
+/* Returns the word2 without a side record, or 1 if the side record has more than an account. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
     const mli_side_record *side = mli_side_record_of(word2);
     const memlord_meta *meta = &side->meta;
@@ -16006,8 +15530,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2) {
     return side->word2;
 }
 /* Takes a freed block off its account, and keeps its side record for the thread. Requires:
-   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
-   record any more. */
+   mli_side_plain did not return 1; the thread keeps less than MLI_SIDES_MAX; no entry has it. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2) {
     mli_side_record *side = mli_side_record_of(word2);
     MLI_REQUIRE(t->side_count < MLI_SIDES_MAX);
@@ -16020,9 +15543,8 @@ MLI_PRIVATE int mli_is_pending(uint64_t word2) {
     return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   map does not have the key, or if its block has no side record. In every case the caller calls
-   mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending, or NULL if there is
+   none. In every case the caller calls mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe) {
@@ -16048,8 +15570,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
-                                                     meanwhile */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made it meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -16091,9 +15612,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
-   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
-   the part overlaps another. */
+/* Inserts a part in order of offset. If the array is full, a larger *spare becomes the array, else
+   the result is MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -16187,8 +15707,7 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
 }
 
 /* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
-   Requires: no other thread can reach the array, because the block is not on the map, or the array
-   is detached from the block. */
+   Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
         memlord_part_info *last = parts->at[parts->count - 1];
@@ -16234,8 +15753,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
-                                    already has other parts */
+    mli_parts_free(lord, parts); /* not NULL: the block at `key` has ended, or has other parts */
 }
 
 /* Copies up to `cap` parts of a block, from an offset on, and returns how many it copied. *count
@@ -16324,16 +15842,10 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   A dropped alloc is one that the ledger had no room to record. The map has an entry for each
-   block: its key (the storage), word1 (the bytes, the device, the references) and word2 (its site,
-   tag, mark (memlord_mark), scope and stream). A block with further facts has a side record, to
-   which its word2 then points. A probe finds an entry in the map. A pending block was freed, and
-   waits for its fences. A dev is the number of a device, and a delta a change of counters. May use
-   books/. Invariant: a call makes the counters of a block before it enters a shard, a part of the
-   map, because a thread inside a shard may not allocate. The counters are the rows of the block's
-   device, site and tag, and the thread's cell of each row. Inside the shard the call changes the
-   map and counts the change, so that no fork finds a block half counted. Locks: those of the map;
-   the fences lock, inside a shard; the cold lock, for a new route. */
+   Invariants: a call makes the rows and cells of a block before it enters a shard, because a thread
+   inside a shard may not allocate; inside it changes the map and counts, so that no fork finds a
+   block half counted. Locks: those of the map; the fences lock, inside a shard; the cold lock, for
+   a new route. */
 
 /* The counts of the moves and copies from one device to another. */
 typedef struct mli_route {
@@ -16342,22 +15854,20 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Returns 1 if `bytes` more would bring the device's published bytes (mli_row) above 2^62, half of
-   the largest int64. Checks only blocks of more than 2^32 bytes. Smaller blocks reach 2^62 only if
-   2^30 of them are live. */
+/* Returns 1 if `bytes` more would bring the device's published bytes above 2^62. Checks only blocks
+   of more than 2^32 bytes: of smaller ones that takes 2^30 live blocks. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* Returns 1 if MEMLORD_DEBUG asks for a log line of each call that changed something or found an
-   anomaly. */
+/* Returns 1 if MEMLORD_DEBUG asks for a line of each call that changed something. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
 
-enum { /* what the map has under a key */
+enum {
     MLI_KEY_DEAD,    /* the map has no entry with the key */
     MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
     MLI_KEY_LIVE,    /* the block is live, and has no fences */
@@ -16365,12 +15875,9 @@ enum { /* what the map has under a key */
 };
 
 enum { /* what mli_entry_put does with a block that already has the key */
-    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or it still waits for its
-                          fences */
-    MLI_PUT_TRACK = 1, /* if the old block is live, it gets a reference; if it is pending, it
-                          ends */
-    MLI_PUT_HOLD = 2   /* a bit that can be added to either of these: if the old block would end, it
-                          stays, and mli_entry_put puts no entry */
+    MLI_PUT_ALLOC = 0, /* the old block ends */
+    MLI_PUT_TRACK = 1, /* an old block that is live gets a reference; a pending one ends */
+    MLI_PUT_HOLD = 2   /* for either: an old block that would end stays, and no entry is put */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -16386,11 +15893,9 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
-    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
-                                               set, but for a moment */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
-                                                   no place in dropped_keys */
+    mli_u32 dropped_kept;                   /* at least the number of keys in dropped_keys; if not
+                                               0, MLI_ALERT_FORGET is set, but for a moment */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* by device type: dropped allocs without a place */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
@@ -16399,9 +15904,8 @@ static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
-/* Frees the side record that a word2 points to, and the parts of the block (described ranges of its
-   bytes). Detaches the block's fences, and takes the block's bytes off the account that they were
-   charged to. If word2 points to no side record, does nothing. */
+/* Frees the side record that a word2 points to, if any, and the parts of the block. Detaches the
+   block's fences, and takes its bytes off the account that they were charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
@@ -16412,19 +15916,16 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
 
-/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
     const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0, 0, 0};
     return d;
 }
-/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
     const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0, 0, 0};
     return d;
 }
 
-/* Counts the end of a block. If the block was pending, takes its bytes off the statistic
-   `pending`. */
+/* Counts the end of a block; of a pending one, takes its bytes off the statistic `pending`. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -16437,8 +15938,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     mli_count(lord, t, &d, 1);
 }
 
-/* Makes the thread's cells that n deltas will change. Requires: the caller is not inside a shard,
-   because the function may allocate. */
+/* Makes the cells that n deltas will change. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
@@ -16451,8 +15951,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
     }
 }
 
-/* Counts a free at `site`, the place of the call that frees the block. The site of the block does
-   not matter. Requires: the caller is not inside a shard. */
+/* Counts a free at `site`, the place of the call. Requires: the caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -16479,9 +15978,8 @@ static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const mli_debug
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
-/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If the call recorded nothing
-   (`did` is 0), logs the line only if the call freed an unknown storage, or ended a block whose
-   free was never recorded. The call is no longer valid afterwards. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". If `did` is 0, only for an
+   unknown storage, or a block whose free was never recorded. The call is not valid afterwards. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int did,
                                        const char *verb, memlord_device d, uint64_t storage,
                                        uint64_t bytes) {
@@ -16493,9 +15991,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, const mli_call *call, int 
     mli_log_call_end(lord, &o, &call->note, call->site);
 }
 
-/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12", with the facts that the
-   call has noted. The line names a device
-   type or a device index only if all n blocks have the same. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". It names a device type or
+   a device index only if all n blocks have the same. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
@@ -16513,10 +16010,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, note, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
-   there is no memory for more. An alloc whose key finds no place there is only counted, for its
-   device type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc, whose free
+   is expected. An alloc whose key finds no place there is only counted, for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -16547,8 +16042,7 @@ MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) 
     }
     return 0;
 }
-/* Returns 1 if a free of an unknown storage matches a dropped alloc. Each dropped alloc matches one
-   free. */
+/* Returns 1 if a free of an unknown storage matches a dropped alloc, each of which matches one. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     uint64_t left = mli_u64_load(&lord->blocks->dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
@@ -16557,10 +16051,9 @@ MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
     return 0;
 }
 
-/* Counts an alloc at `site` as dropped if `r`, the result of the alloc, says that the ledger had no memory to
-   record it, or no room for its device. If `r` is another error, counts nothing. Returns `r`. If
-   the device has no number (dev), counts the alloc for the ledger as a whole. A later free of the
-   storage is expected, and does not count as an unknown free: see mli_drop_match. */
+/* Returns `r`, the result of an alloc at `site`. Counts the alloc as dropped if `r` says that there
+   was no memory to record it, or no room for its device, and then expects a free of the storage. If
+   the device has no dev, counts it for the ledger as a whole. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, const memlord_site *site,
                                                    memlord_result r, memlord_device d,
                                                    uint64_t key, uint64_t bytes) {
@@ -16585,9 +16078,8 @@ MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_call *call, c
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
     mli_anomaly_of(lord, call, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
-/* Counts a call that ends an unknown storage (one that the map does not have), and returns
-   MEMLORD_E_UNKNOWN. If the device cannot be added, counts the call for the ledger as a whole. If
-   the storage matches a dropped alloc, counts nothing and returns MEMLORD_OK. */
+/* Counts a call that ends an unknown storage, on the device or else for the ledger, and returns
+   MEMLORD_E_UNKNOWN. If the storage matches a dropped alloc, returns MEMLORD_OK instead. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *call,
                                                      memlord_device d, uint64_t key) {
     uint32_t dev;
@@ -16599,8 +16091,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, mli_call *ca
     return MEMLORD_E_UNKNOWN;
 }
 
-/* Returns what the map has under a key, as MLI_KEY_... If the map has an entry, *e gets a copy of
-   it, with the word2 that it would have without a side record. */
+/* Returns what the map has under a key, MLI_KEY_... *e gets a copy of its entry, with the word2
+   that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e) {
     mli_probe probe;
@@ -16617,9 +16109,8 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
     return state;
 }
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` is 1 if the call was to free the storage. Such a call counts as an unknown free if the
-   storage is not live. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN,
+   which counts as an unknown free if `ends` is 1. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends) {
     mli_entry e;
@@ -16649,8 +16140,7 @@ static int mli_ref_up(mli_entry *e) {
     return 1;
 }
 
-/* Adds a reference to a live block. If the entry has no room for the number of references, adds a
-   side record first. */
+/* Adds a reference to a live block, and a side record if the entry has no room for the number. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key) {
     mli_probe probe;
@@ -16671,9 +16161,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Charges the account of a block that is put on the map. If the block replaces another, takes the
-   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
-   that of `e` if there was none. */
+/* Charges the account of a block that is put on the map, after the bytes of the one that it
+   replaces came off theirs. `stale` is the word2 that was there, or that of `e`. */
 static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_entry *e,
                                     uint64_t stale) {
     mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
@@ -16681,9 +16170,8 @@ static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_ent
     if (side) mli_side_charge(lord, call, side, side->account, MLI_BYTES(e->word1));
 }
 
-/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
-   and leaves the shard. If an older block is in that place, it ends, and its account loses its
-   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+/* Puts an entry in the place that a probe found, charges its account, counts n deltas, and leaves
+   the shard. An older block there ends first; if it was live, its free was never recorded: an
    implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
@@ -16706,8 +16194,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *pro
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
-                    but the counts stay exact */
+    if (crowded) /* for lack of memory the table keeps its size: calls are slower, counts exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -16721,9 +16208,8 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *pro
     mli_side_record_free(lord, stale.word2);
 }
 
-/* Puts an entry on the map under its key, and counts n deltas. If the entry has a side record, its
-   account is charged once it is known that the entry is put. `how` is MLI_PUT_...; *did gets
-   MLI_DID_... Requires: the caller is not inside a shard. */
+/* Puts an entry on the map, counts n deltas, and charges a side record's account once that is sure.
+   `how` is MLI_PUT_...; *did gets MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
@@ -16744,17 +16230,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
-                                                 between the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN: it ended in between */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, call, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
-   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
-   the record, else 1. */
+/* Notes in a new side record that mli_probe_put is to charge a block to `account` (0: that of the
+   thread, MEMLORD_NONE: none). Returns 0 if there is no memory for the record. */
 static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
                                           memlord_account account) {
     mli_side_record *side;
@@ -16768,9 +16252,8 @@ static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entr
     return 1;
 }
 
-/* Opens a block with one reference on the call's device, and charges it to an account. If `account` is 0, charges the
-   account that the thread uses; if it is MEMLORD_NONE, charges no account. `how` and *did are those
-   of mli_entry_put. */
+/* Opens a block with one reference on the call's device, and charges it to an account: to the
+   thread's if `account` is 0, to none if it is MEMLORD_NONE. See mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call, uint64_t key,
                                                    uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did) {
@@ -16791,8 +16274,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
 /* -- close -- */
 
 /* Ends the block that a probe found: erases the entry, counts the end, leaves the shard and frees
-   the side record. With `undo` takes back the counts of the alloc instead of counting the end, as
-   if the block had never been opened. */
+   the side record. With `undo` takes back the counts of the alloc instead of counting the end. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo) {
     const mli_entry gone = *probe->entry;
     mli_row_delta d =
@@ -16808,8 +16290,8 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_side_record_free(lord, gone.word2);
 }
 
-/* Undoes the opening of a block of `bytes` by this thread. Does nothing if another thread has ended
-   the block, or has replaced it by a block of another size. */
+/* Undoes the opening of a block of `bytes` by this thread, unless another thread has ended the
+   block, or has replaced it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes) {
     mli_probe probe;
@@ -16820,9 +16302,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
         mli_probe_leave(t, &probe);
 }
 
-/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
-   fence whether it is done. Returns the block's first fence; its `sibling` is the next one.
-   Requires: the caller is inside the shard, and the block has a side record. */
+/* Makes a live block pending: queues its fences, asked by this thread. Returns the first one; its
+   `sibling` is the next. Requires: the caller is inside the shard; there is a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     MLI_REQUIRE(mli_is_inside());
     MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
@@ -16844,10 +16325,8 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
 }
 
 /* Frees or releases a block, for a call that the fast path does not serve; `how` is MLI_END_...
-   *gone gets the entry of the freed block, with the word2 that it would have without a side record.
-   If no block was freed, gone->key is 0. A block with fences (memlord_block_use) is not ended, but
-   becomes pending. *chain then gets the block's first fence. The caller asks the fences after this
-   call, outside the shard. */
+   *gone gets the entry of the freed block, with the word2 without a side record, or the key 0. If a
+   block becomes pending, *chain gets its first fence, which the caller asks outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *call,
                                                     memlord_device d, uint64_t key, int how,
                                                     mli_entry *gone, mli_fence_record **chain) {
@@ -16883,24 +16362,23 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* Puts a block in a vacant slot of the thread, before the caller erases it. Returns the number of
    the slot, or 0 if none is vacant or if the threads without a record share this one. */
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick) {
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick) {
     MLI_REQUIRE(mli_is_inside());
-    mli_slot *slot = t->slots;
-    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
-    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
-    slot->word1 = e->word1;
-    slot->word2 = e->word2;
-    slot->scale = pick->scale;
-    slot->row = pick->row;
-    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
-    mli_u64_store_release(&slot->key, e->key);
-    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+    uint32_t i = 0;
+    while (i < MLI_SLOTS && mli_u64_load(&t->slots[i].key)) i++;
+    if (i == MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    t->slots[i].word1 = word1;
+    t->slots[i].word2 = word2;
+    t->slots[i].scale = pick->scale;
+    t->slots[i].row = pick->row;
+    mli_u64_store_release(&t->slots[i].key, key);
+    return t->id * MLI_SLOTS + i;
 }
+
 /* Detaches a live block: erases its entry without counting a free, and copies the entry to *out.
-   *pick gets the call stack of the block's alloc, if the alloc was sampled. The totals of that
-   stack include the block's bytes until mli_pick_off subtracts them. If `slot` is not NULL, *slot
-   gets the number of the slot that has the block, or 0. */
+   *pick gets its stack, if it was picked, whose totals include the block until mli_pick_off
+   subtracts it. *slot, if not NULL, gets the number of the slot that has the block, or 0. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot) {
@@ -16910,7 +16388,7 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
-        if (slot) *slot = mli_slot_take(lord, t, out, pick);
+        if (slot) *slot = mli_slot_take(lord, t, key, out->word1, out->word2, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -16918,10 +16396,9 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
-   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The result
-   has the numbers of the rows that the site and the tag have on `dev`. Requires: the caller is not
-   inside a shard, and `word2` is that of an entry without a side record. */
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`: the rows there
+   of its tag and its site, which becomes `site` if sites are counted, unless NULL. Requires: the
+   caller is not inside a shard; `word2` is that of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
@@ -16956,9 +16433,8 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-/* Sets the site, the tag and the birth (mark, scope and stream) of a block to those in the word2
-   `rows`. Stores them in the block's entry, or in its side record if it has one. Requires: the
-   entry is detached, or a probe of the caller holds it. */
+/* Sets the site, the tag and the birth of a block to those in the word2 `rows`, in its entry or
+   side record. Requires: the entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_side_record_of(e->word2)->word2 = rows;
@@ -16966,13 +16442,12 @@ MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
         e->word2 = rows;
 }
 
-/* Attaches a detached block: puts it back on the map under a key, with the call's device and a
-   size, counts the change, and makes the block's slot vacant. If `site` is not NULL, it becomes the
-   block's site. With `moves` the change counts as the end of one block and the start of
-   another, else as a change of size. *rows gets the word2 that the entry would have without a side
-   record. The caller cannot read this word2 from the side record: another thread may free the side
-   record once the block is on the map. If the map has no room, ends the block with its old bytes,
-   and counts an alloc of the new bytes as dropped. */
+/* Puts a detached block back on the map under a key, with the call's device and a size, counts the
+   change, and makes its slot vacant. `site` becomes its site, unless that is NULL. With `moves` the
+   change counts as the end of one block and the start of another, else as a change of size. *rows
+   gets the word2 without a side record, which the caller cannot read from there, because another
+   thread may free the record. If the map has no room, ends the block with its old bytes, and counts
+   an alloc of the new bytes as dropped. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_entry *e,
                                             uint32_t slot, uint64_t key, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
@@ -17025,12 +16500,11 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_call *call, mli_e
     return mli_drop_count(lord, call->site, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
-/* Returns the route that was made last, or NULL if there is none. The member `next` of a route
-   leads to the one made before it. */
+/* Returns the route that was made last, or NULL; its `next` is the one made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
     return (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
 }
-/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+/* Returns the route between two devices, makes it on first use, or returns NULL if there is no
    memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     MLI_REQUIRE(!mli_is_inside());
@@ -17048,15 +16522,13 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
-                                                                mli_route_newest */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
     return route;
 }
-/* Counts a move on its target device and on its route. If there is no memory for a new route,
-   counts the move on the device alone. Requires: the caller is not inside a shard. */
+/* Counts a move on its target device and, if there is memory, on its route, outside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -17068,8 +16540,7 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
     (void)mli_u64_add(&route->moved_bytes, bytes);
 }
 
-/* Makes room in the map for a key, so that a later insert of the key finds a vacant slot unless
-   another thread takes it. */
+/* Makes room in the map for a key; another thread may still take it. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key) {
     mli_probe probe;
@@ -17080,13 +16551,12 @@ MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_
 }
 
 /* Moves a block to the call's device, with another key or size, and counts the move. The block
-   keeps its side record. If it has no side record and the move will charge it to an account, adds a side record
-   first. */
+   keeps its side record. If it has no side record and the move will charge it to an account, adds a
+   side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call,
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
@@ -17103,12 +16573,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
-    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, call->site,
+                           MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
-                         site);
-    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+                         call->site);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, call->site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
@@ -17118,7 +16589,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
 
 /* -- life -- */
 
-/* Sets the totals of moves and copies to 0. */
 MLI_PRIVATE MLI_COLD void mli_blocks_reset(memlord *lord) {
     mli_route *route = mli_route_newest(lord);
     for (; route; route = route->next) {
@@ -17134,9 +16604,7 @@ MLI_PRIVATE const mli_life mli_blocks_life = {MLI_LIFE_STATE(blocks), NULL, NULL
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the block's entry in the map has the tag. A row has the counters of a tag on a device. A cell has
-   a thread's part of a row, and the orphan record has the cells for threads without a record. A
-   shard is a part of the map. May use books/parts and books/blocks. Locks: those of the map. */
+   the block's entry in the map has the tag. Locks: those of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
@@ -17213,31 +16681,25 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Walks the blocks of the map, and lists the k largest. Owns no state. The map has an entry for
-   each block. A shard is a part of the map. While a shard is paused, no other thread uses it. May
-   use books/map and books/blocks. Invariant: host code gets copies of blocks, and runs while no
-   shard is paused. Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. Invariant: host code gets
+   copies of blocks, and runs while no shard is paused. Locks: those of the map. */
 
-/* A function that is called for each block that matches a query, while the block's shard is paused.
-   If it returns a value other than 0, the walk ends. */
+/* Is called for each block of a query in a paused shard. A value other than 0 ends the walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* What selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* if `containing` is 1, the query selects only blocks in whose bytes this
-                           address lies */
+    uint64_t address;   /* if `containing` is 1, selects only blocks that have this address */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* the walk visits part `part` of each shard, out of `parts`; if `parts` is
-                           0, it visits all of each shard */
+    size_t part, parts; /* visits part `part` of each shard, out of `parts`; 0: all of each shard */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
 
-/* A function that fills an item, the copy of a block, from the entry of the block while its shard
-   is paused. */
+/* Fills an item, the copy of a block, from its entry while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 /* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
@@ -17250,9 +16712,9 @@ typedef struct mli_largest {
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
 
-/* Copies a block for the host. `out->site` is the site as reports display it now. If the site
-   is known by a return address, its names may not have been looked up yet. Requires: the caller is
-   inside the block's shard, or has paused the shard, or `e` is a copy without a side record. */
+/* Copies a block for the host, with its site as reports display it now; the names of a return
+   address may not have been looked up yet. Requires: the caller is inside the block's shard, or has
+   paused it, or `e` is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
     MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
@@ -17338,9 +16800,8 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
-/* If a shard has more matches than may be copied at once, splits the query into parts and returns
-   1. This happens where small blocks lie close together. The hash of a block's key decides which
-   part the block is in. So each block is listed once, even if the table changes between the
+/* If a shard has more matches than may be copied at once, splits the query into parts, by the hash
+   of the key, and returns 1. So each block is listed once, even if the table changes between the
    walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -17348,9 +16809,8 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query. If the query is split into parts, copies only
-   the blocks of the current part. If there is too little room, allocates more while the shard is
-   not paused, and tries again. */
+/* Copies the blocks of a shard that match a query, of the current part if it is split. Allocates
+   more room while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -17368,8 +16828,8 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
     }
 }
 
-/* Makes an item of `size` bytes for each block that matches a query, shard by shard, and calls fn
-   for each item. No shard is paused when fn runs, so fn may call the host. */
+/* Makes an item of `size` bytes for each block that matches a query, and calls fn for each item
+   while no shard is paused, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
@@ -17452,14 +16912,12 @@ MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *
     }
     return 0;
 }
-/* Sorts the heap in place, the largest block first, and looks up the names of the sites. Returns
-   the number of blocks. */
+/* Sorts the heap, the largest block first, names the sites, and returns the number of blocks. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
-                                      heap */
+    for (n = top->count; n > 1;) { /* moves the smallest block behind the heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -17546,8 +17004,7 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 /* ------------------------------------------------------------------ src/books/stack_totals.h -- */
 
 /* Reads the totals of the stacks of allocs, and notes the live bytes at a peak. Owns no state:
-   books/stacks has the rows. A row has the totals of one stack on one device. May use books/stacks
-   and books/counters. Takes no lock. */
+   books/stacks has the rows. Locks: none. */
 
 /* The totals of a row at one moment. `error` is the standard deviation of the estimate `live`. */
 typedef struct mli_stack_totals {
@@ -17577,8 +17034,7 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     sum.error = mli_square_root(variance);
     return sum;
 }
-/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
-   peak of its device. */
+/* Writes a row's totals to *out, without frames. Returns its bytes at the peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out) {
     const mli_stack_totals sum = mli_stack_totals_of(lord, number);
@@ -17606,28 +17062,24 @@ MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
-   A fence has two functions of the host. `done` tells whether a device has finished with the block;
-   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. A side record has the facts of a block for which its entry in
-   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
-   block stays in the map until its last fence is done; only the thread that asks a fence calls its
-   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
+   Owns no state. Invariants: a pending block stays in the map until its last fence is done; only
+   the thread that asks a fence calls its functions. Locks: those of the map, then fences; no lock
+   is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. When the last fence of a block is done,
-   the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
-   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
+/* A block is pending while its side record has a serial. When its last fence is done, it ends, and
+   mli_call_end follows as for any call. The slow function behind that asks the fences that are due
+   (mli_fences_poll_due), which may end further blocks. Two rules bound this recursion: the end of a
+   block by a fence has 0 for `asks`, and a thread that runs a function of a fence asks no other
    (mli_fence_is_running). */
 
-/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
-   these already.
-   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
-   the slow function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device: does the work that the mask `alert` has for
+   it, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, which the call has served. May ask fences only
+   if `asks` is 1. Without a barrier for all threads, always calls the slow function, which has one
+   of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
+    const uint32_t served = MLI_ALERT_EVENTS | MLI_ALERT_FORGET;
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~served), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }
@@ -17676,15 +17128,13 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
-                                               destination keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move keeps the references */
         mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
-   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
-   fence has no block. */
+/* Takes a fence off its pending block, if it still has one. If it was the last, ends the block and
+   returns 1. *of gets the entry of the block, or the key 0. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -17708,17 +17158,15 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
-   more. */
+/* Counts a failed fence. `of` is the entry of its block, with the key 0 if it has none now. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
-   the block that ended, or 0. */
+/* Ends and drops a fence that this thread has asked, done (answer > 0) or failed (answer < 0), and
+   its block with the last fence. Returns the bytes of the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_call own, *call;
     mli_thread *t;
@@ -17726,7 +17174,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    call = mli_call_get(lord, &own, NULL);
+    call = mli_call_get(lord, &own, NULL, NULL, NULL);
     t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
@@ -17746,9 +17194,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
-   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
-   waits for its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that it
+   ended, or 0. A fence that is done, but not the first of its queue, waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -17802,9 +17249,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
-   p->late. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL. Stores when
+   one may be due next: the number of the call in p->due, the time in p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -17865,9 +17311,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller calls this function first, so that all memory
-   is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, and copies what the destination takes
+   over, before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -17885,14 +17330,12 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     return MEMLORD_OK;
 }
 
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
+/* Moves a block to the call's device. First inserts the destination, a copy without the fences and
+   the parts; then the source becomes pending, until its own fences and f, if not NULL, are done. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
@@ -17910,7 +17353,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
-    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, side->word2, dev, call->site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
@@ -17931,7 +17374,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, call->site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
@@ -17940,12 +17383,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
-   state. May use the books and calls/deferred. Invariants: a call checks everything before it
-   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
-   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
-   thread; the orphan record serves threads that have none. A ticket is a reservation of the
-   host. */
+   state. Invariants: a call checks everything before it changes anything; mli_call_end, which may
+   run host code, comes last, with no lock held. Locks: none of its own. */
 
 /* Begins to record a block in a call. Checks the arguments, and adds the device to the ledger if it
    is new. After an error gives the thread record back. */
@@ -17956,12 +17395,6 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, meml
         r = mli_dev(lord, device, &call->dev);
     if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
-}
-/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
-   They may come off a ticket when the call has recorded them. */
-static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call, bytes);
 }
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
@@ -18022,9 +17455,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 /* Records a block in any shard, for any thread, and ends the call. `how` is MLI_PUT_ALLOC or
    MLI_PUT_TRACK. `opts` are the options besides the site, or NULL. If there is no memory for the
    block, the alloc counts as dropped. Requires: mli_opts_settle has written `opts`. */
-/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
-   are charged to no account. */
+/* Records a block. If the ticket or the account has closed after mli_opts_settle, the bytes come
+   off no ticket, or are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_alloc_opts *opts, int how) {
@@ -18040,7 +17472,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
     mli_stack_pick(lord, call, storage, bytes);
     stack = call->pick.row;
     call->draw.named = opts->ticket;
-    mli_call_draw(lord, call, bytes);
+    mli_ticket_draw_begin(lord, call, bytes);
     origin = mli_origin_of(call->t, call->site);
     if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
     if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
@@ -18058,9 +17490,8 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
 }
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
-   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
-   its caller does. */
+   A storage of 0 frees nothing. *gone gets the entry that ended, or the key 0. If `gone` is NULL,
+   writes the line of MEMLORD_DEBUG; otherwise the caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site,
@@ -18080,8 +17511,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
-                                              fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the next such free is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -18096,44 +17526,32 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
-   this. */
-/* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
-   noted its own caller in the thread's record. */
+/* Serves memlord_alloc on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
     void *entered = mli_self.generation == lord->generation ? mli_self.thread->call.entered : NULL;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     memlord_result r;
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    if (entered && mli_is_own(call->caller)) call->caller = entered;
+    if (entered && mli_is_own(call->caller)) call->caller = entered; /* see MLI_NOTE_ENTRY */
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes), site);
 }
-/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
-   counts and logs this. */
+/* Serves memlord_free and memlord_release on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
-    return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0), site)
-             : r;
+    return mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
+                      device, mli_block_fault(storage, 0), site);
 }
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub, which count arena bytes: bytes that belong to no
-   recorded block. Owns the balances. The balance of a device or a tag is the arena bytes that were
-   added there and not taken off yet. The balances lie in the records of devices and the rows of
-   tags (books/counters). A row has the counters of a device, a site or a tag. May use the books,
-   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
-   is at least the sum of the balances of its tags (arena_tagged). A call stays inside one shard, a
-   part of the map, while it changes a balance and the counts. So neither a fork nor a reset nor
+/* Has memlord_arena_add and memlord_arena_sub. Owns the balances: the arena bytes of each device
+   and tag. Invariants: while no call is in flight, the balance of a device is at least the sum of
+   those of its tags; a call changes a balance and the counts inside one shard, so no fork, reset or
    memlord_verify finds one change without the other. Lock: the row lock of the device guards the
    balances of its tags. */
 
@@ -18142,10 +17560,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
    replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
-                               tag */
-    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
-                               the device's balance allowed */
+    uint32_t dev, tag;      /* the device; the row of the tag, or 0 */
+    uint64_t in, out;       /* the bytes to add and to take off, as the balance allows */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
@@ -18266,16 +17682,10 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
-    memset(d, 0, sizeof *d);
+    memset(d, 0, sizeof d);
     d[0].dev = c->dev;
-    if (sites) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
-    }
-    if (c->tag) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_word2_of(0, c->tag, 0);
-    }
+    if (sites) d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
+    if (c->tag) d[n++].word2 = mli_word2_of(0, c->tag, 0);
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
@@ -18294,14 +17704,13 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
-/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the function passes
-   1 as the storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes off at most its balance, and counts an
+   underflow if the call asks for more. Checks the device and the bytes as an alloc does, which also
+   needs a valid storage: 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, NULL, NULL);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
@@ -18322,7 +17731,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                                    bytes - c.out, 0);
         }
     } else if (!mli_would_overflow(lord, call->dev, bytes)) {
-        mli_call_draw(lord, call, bytes);
+        mli_ticket_draw_begin(lord, call, bytes);
         c.in = bytes;
         mli_arena_record(lord, call, &c);
     }
@@ -18349,15 +17758,10 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
-/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
-   others to the general path, which is calls/record. A dev is the number of a device. A row has the
-   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
-   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
-   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
-   has the facts of a block for which its entry has no room. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
-   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
+/* Has memlord_alloc, memlord_free and memlord_release, which serve most calls here, and send the
+   others to the general path, calls/record. Owns no state. Invariants: a call changes nothing
+   before it is sure to succeed, and counts its block before it leaves the shard; only the count at
+   the site that calls free may come later. Locks: none is held when a call returns. */
 
 enum { MLI_PASS = -1 }; /* the fast way does not serve the call, and has changed nothing */
 
@@ -18443,11 +17847,12 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 }
 
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
-   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
-   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
-   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
-   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then
+   have to save registers in calls with sites and tags. From -O2 on no note is needed: memlord_alloc
+   jumps to that function, and so leaves no frame of its own on the stack. At -O1 the address stays
+   unknown, so a stack that cannot be unwound has no frame at all. Code for s390x always makes the
+   note, because there memlord_alloc cannot jump: the fifth argument lies in a register that the
+   callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY(lord) (void)0
 #else
@@ -18927,13 +18332,14 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
     refs = MLI_REFS(e->word1) + (uint32_t)by;
-    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) && !(e->word2 & MLI_HAS_SIDE) &&
+    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) &&
+           !(e->word2 & MLI_HAS_SIDE) &&
            mli_type_of(lord, MLI_DEV(e->word1)) == (uint16_t)device.type &&
            !mli_alerted(lord, MLI_DEV(e->word1));
     if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
     mli_spot_keep(&home, &probe, beyond);
     mli_shard_leave(t);
-    return fits ? MEMLORD_OK : MLI_PASS;
+    return fits ? 0 : MLI_PASS;
 }
 
 /* -- one realloc -- */
@@ -18987,7 +18393,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
@@ -19024,31 +18430,35 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
     return mli_resize_end(lord, t, storage, &r);
 }
 
-/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
-   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
+/* Takes a block off the map, as mli_entry_detach does. word[0] and word[1] get its word1 and word2,
+   and *slot the number of its slot. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot) {
+                                             uint64_t *word, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
     int beyond;
     const mli_entry *e;
+    uint64_t word1, word2;
     if (!mli_is_current(lord) || !storage ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         mli_alert_on(lord, MLI_ALERT_EVENTS))
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (e->word2 & MLI_HAS_SIDE || (e->word1 & MLI_PICKED) || MLI_REFS(e->word1) != 1 ||
-        mli_type_of(lord, MLI_DEV(e->word1)) != (uint16_t)device.type) {
+    word1 = e->word1;
+    word2 = e->word2;
+    if (word2 & MLI_HAS_SIDE || (word1 & MLI_PICKED) || MLI_REFS(word1) != 1 ||
+        mli_type_of(lord, MLI_DEV(word1)) != (uint16_t)device.type) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    *out = *e;
-    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
+    *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    word[0] = word1;
+    word[1] = word2;
+    mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -19064,7 +18474,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     has = mli_home_room(&home) != NULL;
     mli_home_unlock(&home);
     mli_shard_leave(t);
-    return has ? MEMLORD_OK : MLI_PASS;
+    return has ? 0 : MLI_PASS;
 }
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
    or MLI_PASS. */
@@ -19099,14 +18509,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device devic
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast.
-   Has what only these functions need: realloc tokens, n blocks in one call, deferred frees. A block
-   is an entry of the map. A call finds it by its device type and its storage, which is the key.
-   From the beginning of a realloc or a free to its end, a token holds the entry of the block, and
-   the block is off the map. A fence is a function of the host that tells when a device has finished
-   with a block. A freed block with fences is pending: it ends when its fences are done. Owns no
-   state. May use the books, calls/record and calls/deferred. Invariant: a call checks everything
-   before it changes anything. Locks: none is held at the return. */
+/* Has the public functions that record allocs, frees, moves and copies, except those of calls/fast,
+   and what only they need: realloc tokens, n blocks in one call, deferred frees. Owns no state.
+   Invariant: a call checks everything before it changes anything. Locks: none is held at the
+   return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
@@ -19116,10 +18522,8 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
-    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
-                         given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
-                             token */
+    MLI_TOKEN_FREED,  /* freed at once, because memlord_block_use had given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* added to the state if memlord_free_begin made the token */
 };
 
 /* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
@@ -19133,7 +18537,6 @@ static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pi
 static uint32_t mli_token_slot(const memlord_realloc_token *token) {
     return (uint32_t)(token->word[4] >> 32);
 }
-/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -19151,23 +18554,20 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
 
 /* Gives a token the entry of the block that it has taken off the map. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
-                           const mli_entry *e) {
+                           uint64_t storage) {
     token->device = device;
-    token->storage = e->key;
+    token->storage = storage;
     token->state = MLI_TOKEN_LIVE;
-    token->word[0] = e->word1;
-    token->word[1] = e->word2;
     token->word[2] = mli_token_seal(lord, token);
 }
 
 /* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
-    mli_entry e;
     uint32_t slot;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+    if (!lord || !token || mli_detach_fast(lord, device, storage, token->word, &slot) == MLI_PASS)
         return MLI_PASS;
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
     mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
@@ -19190,21 +18590,24 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
     uint32_t slot;
+    memset(token, 0, sizeof *token);
     token->device = device;
     token->storage = storage;
-    token->state = MLI_TOKEN_NEW;
+    token->state = call ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
-    if (!storage) return MEMLORD_OK;
+    if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
     mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);
@@ -19221,12 +18624,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memset(token, 0, sizeof *token);
     r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
-    token->device = device;
-    token->state = MLI_TOKEN_PASSED;
-    token->word[2] = mli_token_seal(lord, token);
-    if (!t) return MEMLORD_OK;
-    call = mli_call_of(lord, t, &own, site);
+    call = t ? mli_call_of(lord, t, &own, site) : NULL;
     r = mli_token_take(lord, call, device, storage, token, site);
+    if (!call) return r;
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
@@ -19247,7 +18647,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const 
     else
         mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(call, had);
+    call->pick.again = 1;
+    call->pick.had = had;
     return call->pick.row;
 }
 
@@ -19274,7 +18675,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
         r = MEMLORD_E_INVALID;
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
-        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        if (block.bytes > had) mli_ticket_draw_begin(lord, call, block.bytes - had);
         r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
@@ -19291,8 +18692,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
-   the block. */
+/* Checks the arguments of one block. `opens` is 1 to record the block, and 0 to end it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -19307,8 +18707,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs that a call with n blocks was refused. The message names the first block that is
-   at fault. */
+/* Counts and logs a refused call with n blocks. The message names the first at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -19383,11 +18782,10 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
-    mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
+    mli_entry *e = mli_probe_live(lord, call->t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -19398,16 +18796,15 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
             mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
-        mli_count(lord, t, &d, 1);
+        mli_count(lord, call->t, &d, 1);
     }
-    mli_probe_leave(t, &probe);
+    mli_probe_leave(call->t, &probe);
     return held;
 }
 
-/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
-   replaces an old block may need memory here: if the new block is charged to an account, or if
-   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
-   counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most, but a block that replaces an
+   old one may need some here: for its account, or if another thread has ended the old one since.
+   Without it the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
                                   const mli_hold *hold) {
     uint32_t stack;
@@ -19417,7 +18814,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_b
     call->dev = mli_dev_known(lord, b->device);
     mli_stack_pick(lord, call, b->storage, b->bytes);
     stack = call->pick.row;
-    mli_call_draw(lord, call, b->bytes);
+    mli_ticket_draw_begin(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
@@ -19450,16 +18847,21 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
-   take the memory, records none of them. */
+/* Records n blocks, and ends the call. Takes the memory first, and then records one block after
+   another. If it cannot take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how) {
     mli_thread *t = call->t;
     const memlord_site *site = call->site;
-    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    mli_hold *hold;
     size_t i, held = 0;
-    memlord_result r =
-        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n) {
+        mli_thread_put(lord, t);
+        return r;
+    }
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
@@ -19473,18 +18875,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
-}
-/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
-static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
-                                           const memlord_block *blocks, size_t n, int how) {
-    const memlord_site *site = call->site;
-    memlord_result r = mli_block_check_n(blocks, n, 1);
-    if (r || !n)
-        mli_thread_put(lord, call->t);
-    else
-        r = mli_open_n(lord, call, blocks, n, how);
-    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
-                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -19504,7 +18894,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
     if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
-    mli_call_draw(lord, call, to->bytes);
+    mli_ticket_draw_begin(lord, call, to->bytes);
     if (f || (used && away))
         r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
@@ -19515,16 +18905,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
-/* Counts and logs that a call with a fence was refused. */
-static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
-                                                 uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r,
-                                                 const memlord_site *site) {
-    const int refuser =
-        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
-    return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
-}
 /* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -19537,7 +18917,10 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
+    if (r)
+        return mli_refuse(
+            lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use, r,
+            device, fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
     if (!t) return mli_fence_discard(NULL, fence);
     call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
@@ -19565,9 +18948,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks, or none if an argument is bad. After any other error goes on, and
+   returns the last one. With MEMLORD_DEBUG logs one line for all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -19608,8 +18990,7 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    call = mli_call_get(lord, &own, settled.site);
-    MLI_NOTE_CALLER(call);
+    call = mli_call_get(lord, &own, settled.site, MLI_CALLED_FROM);
     r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
@@ -19625,13 +19006,10 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
@@ -19648,17 +19026,15 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_ALLOC) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_TRACK) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -19671,34 +19047,24 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
-   the old block comes back. */
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the old block is back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
-    memlord_result r = MEMLORD_OK;
-    uint32_t state = MLI_TOKEN_USED;
-    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
-        r = MEMLORD_E_INVALID;
-    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
-             token->word[2] != mli_token_seal(lord, token))
-        r = MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) {
-        state = token->state;
-        token->state = MLI_TOKEN_USED;
-    }
+    const uint32_t state = token->state;
+    token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
-    if (state != MLI_TOKEN_NEW || !new_storage) {
-        mli_thread_put(lord, call->t);
-        return r;
+    if (state == MLI_TOKEN_NEW && new_storage) {
+        if (token->device.index < 0) token->device.index = 0;
+        return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL,
+                                 MLI_PUT_ALLOC);
     }
-    if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    mli_thread_put(lord, call->t);
+    return state == MLI_TOKEN_USED ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
-/* Records a realloc that has already happened, and ends the call. First takes the memory for the
-   new entry, because the old block would be lost if there were no memory later. The debug line of
-   the call has both storages. */
+/* Records a realloc that has already happened, and ends the call. Takes the memory for the new
+   entry first, because the old block would be lost without it. The debug line has both storages. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
                                                  memlord_device device, uint64_t old_storage,
                                                  uint64_t new_storage, uint64_t bytes) {
@@ -19716,7 +19082,6 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
         mli_thread_put(lord, call->t);
         return r;
     }
-    memset(&token, 0, sizeof token);
     (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
     return mli_token_end(lord, call, &token, new_storage, bytes);
 }
@@ -19745,9 +19110,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     if (old_storage == UINT64_MAX)
         return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
                           mli_block_fault(old_storage, 0), site);
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
         r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
@@ -19768,12 +19132,15 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
     mli_call own, *call;
-    memlord_result r;
-    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    r = mli_token_end(lord, call, token, new_storage, bytes);
+    memlord_result r = MEMLORD_OK;
+    if (!lord || mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK)
+        return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state > MLI_TOKEN_FREED || token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    else if ((call = mli_call_get(lord, &own, site, MLI_CALLED_FROM)) != NULL)
+        r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -19822,6 +19189,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_call own, *call;
     mli_entry e;
     mli_pick pick;
+    memlord_block block;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
@@ -19830,7 +19198,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, NULL, NULL);
     if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
@@ -19856,20 +19224,17 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
-    mli_thread_put(lord, t);
-    call->site = NULL;      /* memlord_free_begin had the site of the free */
-    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
-    mli_anomalies_tell(lord);
-    mli_call_end(lord, t, dev, 1);
-    return r;
+    call->site = NULL; /* memlord_free_begin has logged the free, with its site */
+    block.device = token->device;
+    block.storage = e.key;
+    block.bytes = MLI_BYTES(e.word1);
+    return mli_call_finish(lord, call, r, did, "[alloc] ", &block);
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped. No block
-   waits either if source and destination are the same storage, because the new block replaces the
-   old one at once. */
+   destination's device. After a success for whose fence no block waits, discards the fence: the
+   alloc of the source was dropped, or source and destination are the same storage, where the new
+   block replaces the old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -19986,26 +19351,18 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. An invocation is one run of a scope,
-   from its begin to its end. A context has the open scopes of a thread or of a fibre; each of them
-   is a span. A shared invocation has a record, from the first export until its last member has
-   left. A member is a context that is in the invocation: the one that exported it, and those that
-   adopted it. A cell has a thread's counters on a device. Its level is the bytes that the thread
-   allocated less those it freed. Its base is the part of the level that the thread has published:
-   added to the device's counters. May use books/. Invariants: those of mli_joint. Locks: joint
-   (MLI_RANK_JOINT), one for each record, also taken inside a shard of the map of blocks; cold, to
-   open and to close a record. */
+/* Owns the invocations of scopes that several contexts share. A shared invocation has a record,
+   from the first export until its last member has left; a member is a context that exported or
+   adopted it. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record,
+   also taken inside a shard; cold, to open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* when the invocation began; how long it lasted; both by the clock of
-                               mli_stamp_now */
-    uint64_t bytes, blocks; /* what the invocation allocated less what it freed, in bytes and in
-                               blocks; both are signed */
+    uint64_t start, stamps; /* when it began; how long it lasted, by mli_stamp_now */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both signed */
     uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
     uint64_t peak;          /* most bytes that the invocation had above those at its start */
-    uint64_t shapes;        /* address of the ledger's copy of the text of memlord_scope_shapes_set;
-                               0: the host gave none */
+    uint64_t shapes;        /* the kept text of memlord_scope_shapes_set; 0: the host gave none */
 } mli_scope_run;
 
 #if !MLI_WINDOWS /* Windows has no fork */
@@ -20026,7 +19383,6 @@ struct mli_joint_state {
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
     return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
-/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
     mli_handle_close(&lord->joint->closed,
@@ -20036,12 +19392,11 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
-   0 without a cell. */
+/* Returns the level of a cell, or 0 without one. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
-/* Makes the invocation of a thread's innermost span a shared one, with the thread's context as its
-   first member. Returns E_NOMEM if there is no memory for the record. */
+/* Shares the invocation of a thread's innermost span, with its context as first member. Returns
+   E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
     mli_span *f = t->now.span;
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20078,15 +19433,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     return MEMLORD_OK;
 }
 
-/* Returns the invocation that an exported token names. Returns NULL if the token names none, or if
-   the invocation is over. */
+/* Returns the invocation that an exported token names, or NULL if there is none or it is over. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
     mli_joint_record *record =
         (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
-/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
-   context has ended the scope, or the invocation is over. */
+/* Makes the caller's context a member of an invocation. Returns 0 if the exporting context has
+   ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     int open;
     mli_lock_take(&shared->lock);
@@ -20097,10 +19451,9 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     return open;
 }
 
-/* Changes what a thread adds to the level of a shared invocation on a device. A thread that is in
-   the invocation adds the base of its cell, less the cell's level when the thread entered. A thread
-   that leaves adds the whole level of its cell in place of the base. `enter` is 1 if the thread
-   enters, and 0 if it leaves. Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. One in it adds the
+   base of its cell, less the level when it entered (`enter` is 1). One that leaves (0) adds the
+   level in place of the base. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
@@ -20109,19 +19462,16 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* the invocation's level has changed, so the highest level that another
-                             cell had before no longer counts */
+    if (held && !enter) { /* the earlier `high` of another cell no longer counts */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }
     mli_lock_drop(&row->lock);
 }
 
-/* Adds what a span counted (*v) to the span's invocation, and ends the membership of the span's
-   context. `t` is the thread that this context is in. If the context is in no thread, `t` is NULL
-   and all levels are 0. Returns 1 if no member is left. In that case *v gets what the whole
-   invocation counted. If `sums` is not NULL, the function then adds to it the bytes by which the
-   invocation changed each device. */
+/* Adds what a span counted (*v) to its invocation, and ends the membership of its context, in the
+   thread t (NULL: in none, and all levels are 0). If no member is left, returns 1, *v gets what the
+   whole invocation counted, and *sums, if not NULL, by how much it changed each device. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
@@ -20155,8 +19505,8 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: counts the context of a span as a member of the span's invocation, because the
-   context goes on there. Returns 1 if it is the first member that is counted. */
+/* In a forked child: counts the context of a span, which goes on there, as a member of its
+   invocation. Returns 1 for the first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
     if (!f->adopted) f->shared->over = 0;
     return !f->shared->members++;
@@ -20197,20 +19547,14 @@ MLI_PRIVATE const mli_life mli_joint_life = {MLI_LIFE_STATE(joint), mli_joint_in
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each scope (a thread scope). A scope is a named part
-   of the host's run, and an invocation is one run of it. A context has the open scopes of a thread
-   or of a fibre; each of them is a span. A cell has a thread's counters on a device. The level of a
-   cell is the bytes that the thread allocated less those it freed. The high of a cell is the
-   highest level since the thread last published the cell (added it to the device's counters). Each
-   memlord_reset begins an epoch. May use books/. Invariants: a scope or a thread scope is never
-   removed; the totals of a scope come from the thread's own counters, so a call that counts does
-   nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). Invariants: a scope or
+   a thread scope is never removed; the totals come from the thread's own counters, so a call that
+   counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes its thread scopes and the spans of the context that it is in;
-   readers sum the thread scopes. A span measures how the levels of a thread's cells change, while
-   the span's context is in that thread. A span may end on a thread other than the one it began on.
-   It then adds to the thread scope of the thread that ends it. A context that adopts a scope has a
-   span of its own for that scope. */
+   readers sum the thread scopes. A span measures how the levels of a thread's cells change while
+   its context is there. It may end on another thread, and then adds to the thread scope of that
+   one. A context that adopts a scope has a span of its own for it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* how many of its last invocations a thread scope keeps */
@@ -20227,11 +19571,10 @@ typedef struct mli_thread_scope {
     mli_u64 epoch, count, peak;
     mli_u64 running; /* invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by device number: the bytes by which all ended
-                                                 spans together changed the thread's level; a signed
-                                                 number */
-    /* A ring of the last invocations. `count` rises after an invocation is written, so the entry
-       that a thread is writing is not among the last MLI_RUNS_KEPT. */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* by dev: the bytes by which all ended spans together
+                                                 changed the thread's level; signed */
+    /* A ring of the last invocations. `count` rises after an invocation is written, so the one
+       being written is not among the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -20288,7 +19631,6 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
-/* Returns the live bytes of all devices. */
 static uint64_t mli_live_total(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
@@ -20296,10 +19638,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. If `s` is not NULL, adds to this thread scope the bytes by which
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
-   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
-   levels are 0. */
+/* Computes the totals of a span, adds the bytes by which it changed each device to `s`, if not
+   NULL, and raises the peaks of the next outer span to its own. `t` is the thread of its context,
+   or NULL: all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20326,8 +19667,7 @@ static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli
 
 /* -- making a scope -- */
 
-/* Returns the length of a name, cut to at most MLI_SCOPE_NAME bytes between two UTF-8
-   characters. */
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes between two UTF-8 characters. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
     size_t n = 0;
     while (n < MLI_SCOPE_NAME && name[n]) n++;
@@ -20343,8 +19683,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
-   memory and then call again. */
+/* Makes a scope, with copies of its path and its name, or returns MLI_AGAIN. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -20419,10 +19758,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
-   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
-   there is no memory, and for the orphan record, which all threads without a record of their own
-   share. */
+/* Gets the span for a scope inside the innermost open one, made on first use. Returns E_STATE if
+   MLI_SCOPE_DEPTH_MAX are open, and E_NOMEM if there is no memory, and for the orphan record, which
+   many threads share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -20515,7 +19853,6 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     mli_span_pop(now);
 }
 
-/* Ends the innermost span of a thread. */
 static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     mli_span_end(lord, t, t, &t->now);
@@ -20526,17 +19863,15 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
     while (t->now.span) mli_span_close(t->lord, t);
 }
-/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
-   thread holds no lock but the orphan lock. */
+/* Ends all scopes of a context that is in no thread. Requires: t holds at most the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
     while (left->span) mli_span_end(lord, t, NULL, left);
 }
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
-   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
-   the innermost scope comes first. */
+/* Records an event for each scope of the context that a thread enters (`begins` is 1), the
+   outermost first, or leaves, the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -20572,9 +19907,8 @@ static MLI_COLD void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         }
     }
 }
-/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
-   resumes those of the context that it has entered. Between the two, the spans are independent of
-   the levels of any thread. Requires: the context has scopes. */
+/* Suspend the scopes of the context that a thread leaves, and resume those of the one that it has
+   entered. In between they depend on no thread. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
     mli_spans_shift(lord, t, 0);
@@ -20652,9 +19986,8 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
-   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
-   the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the exporter has ended it, or if it is another
+   ledger's, and E_STATE if the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -20718,9 +20051,8 @@ static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s)
     return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
 }
 
-/* Sums the thread scopes of a scope into *out. If `devices` is not NULL, sums into it the bytes by
-   which the scope changed each device. A thread scope of an earlier epoch adds only to
-   `running`. */
+/* Sums the thread scopes of a scope into *out and, unless that is NULL, the bytes by which it
+   changed each device into `devices`. One of an earlier epoch adds only to `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices) {
@@ -20757,16 +20089,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
-   copied. Leaves out those that the thread may have overwritten during the copy. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, without those that the
+   thread may have overwritten meanwhile. Returns how many. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]) {
     uint64_t n = mli_thread_scope_count(lord, s), i, after;
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
-                                        copies are acquires */
+    after = mli_u64_load(&s->count); /* stays after the copies, which are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -20789,8 +20120,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: forgets the scopes of a thread that does not exist there. These scopes never
-   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
+/* In a forked child: forgets the scopes of a thread that does not exist there, which never end. One
+   that was about to begin or to end may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     while (now->span) mli_span_pop(now);
 }
@@ -20805,8 +20136,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* In a forked child: sets all counts of running invocations to 0. mli_running_count then counts the
-   invocations that go on. */
+/* In a forked child: sets `running` to 0, before mli_running_count counts what goes on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -20816,8 +20146,7 @@ static MLI_COLD void mli_scopes_forked(memlord *lord) {
         for (; s; s = s->next) mli_u64_store(&s->running, 0);
     }
 }
-/* Sets the device time of all scopes to 0. It is the time that memlord_scope_device_time has
-   added. */
+/* Sets the device time (memlord_scope_device_time) of all scopes to 0. */
 MLI_PRIVATE MLI_COLD void mli_scopes_reset(memlord *lord) {
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++)
@@ -20895,8 +20224,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
-                                               adoptions */
+            ended += !t->now.span->adopted; /* the interposer is not told of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -20983,23 +20311,19 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags from the counts of all threads, and
-   lists the largest sites, stacks and tags. A selector (memlord_device) names one device, all
-   devices of a type, or all devices. A row has the counters of a device, site or tag. Owns no
-   state. May use books/ and services/scopes. Invariant: the counters of one row are summed under
-   the row's lock. Two rows are summed at different moments, so a report sums each device once and
-   uses that sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
+   lists the largest. Owns no state. Invariant: the counters of one row are summed under the row's
+   lock. Two rows are summed at different moments, so a report sums each device once and uses that
+   sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: how many records found no room, or are no longer
-   kept. */
+/* The columns of a device in reports: its statistics (MLI_STAT_), then the ledger's losses. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
     uint16_t at, kind; /* the offset in memlord_stats (0 for a loss); one of MLI_KIND_... */
 } mli_columns_row;
 
-/* A rate that is computed from the statistics of a device: its name, its metric name
-   and help text in the format PROMETHEUS, and the function that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its metric name and help text
+   in PROMETHEUS, and the function that computes it. */
 typedef struct mli_rates_row {
     const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
@@ -21067,7 +20391,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
     return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
 }
 
-/* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
     size_t i;
@@ -21078,6 +20401,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
+    out->reallocs += mli_reallocs_sum(lord, dev);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -21098,8 +20422,7 @@ static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
 }
 
-/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
-   devices. Each physical device counts once, even if the selector has several of its devices. */
+/* Completes a sum over devices by the statistics of physical devices, of which each counts once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
                                              memlord_stats *sum) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -21113,9 +20436,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
     }
 }
 
-/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
-   one of the values is known, it becomes that value. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two values
+   that are known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     uint64_t a = sum->largest_free, b = s->largest_free;
     size_t i;
@@ -21124,8 +20446,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
-   peak may be too low. */
+/* Computes the statistics of a site. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
@@ -21143,10 +20464,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
-   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
-   first. The search begins at the end of the list, because most items are below the last one and
-   are not inserted. */
+/* Inserts an item into a list of n items, with room for `cap`, by the number at offset `key`, the
+   largest first. Returns the new length. Searches from the end, because most items are small. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key) {
     char *first = (char *)list, *at = first + n * size;
@@ -21163,9 +20482,8 @@ MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, con
     return kept + 1;
 }
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
-   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
-   sites. */
+/* Lists the largest sites of a selector and returns how many. Leaves out a site for which the
+   number that `order` names is 0. With `names` 1 looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names) {
@@ -21233,8 +20551,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     return named;
 }
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
-   may be too low. */
+/* Computes the statistics of a tag. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
@@ -21249,13 +20566,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
+/* Subtracts bytes from a sum, and stops at 0. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
-   those in *tagged. */
+/* Returns what has no tag on the devices of a selector, where *tagged has one. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -21272,8 +20588,7 @@ static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
     mli_take_off(&rest.blocks, tagged->blocks);
     return rest;
 }
-/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
-   mli_stat_lost. */
+/* Completes a sum over all devices by the counts that no device has: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     size_t i;
     for (i = 0; i < MLI_STAT_COUNT; i++)
@@ -21314,10 +20629,9 @@ static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
 
-/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. After a collection (services/bands), a device starts no other collection
-   until its metric has moved. Ends this wait. */
+/* Resets the statistics of the devices, except those that each thread counts for itself: levels
+   stay, a peak becomes the present level, all others become 0. Forgets the last failed requests,
+   and ends the wait to rearm after a collection (services/bands). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -21326,6 +20640,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         for (i = 0; i < MLI_STAT_COUNT; i++)
             if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reallocs], 0 - mli_reallocs_sum(lord, dev));
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;
@@ -21452,16 +20767,14 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds the bytes of a device. Allocates no memory. A holder is a tag, a site (a place
-   in the program), the blocks without a tag or site, or the arena: bytes that the host counts
-   without blocks. memlord_explain, memlord_summary, the log of a failed request and the verdicts of
-   reports use this module. Owns no state. May use the counters of books/, and services/stats.
-   Locks: the lock of one row (the counters of a device, tag or site) at a time. */
+/* Says who holds the bytes of a device, for memlord_explain, memlord_summary, the log of a failed
+   request and the verdicts of reports. Allocates no memory. Owns no state. Locks: the lock of one
+   row at a time. */
 
 #define MLI_HOLDERS_LISTED 4
 
-/* The kinds of holders: a tag or a site; the blocks that have no tag or site; the arena. In a list
-   by tag, the arena holds only those of its bytes that have no tag. */
+/* The kinds of holders: a tag or a site; the blocks that have none; the arena. In a list by tag,
+   the arena holds only those of its bytes that have no tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -21472,10 +20785,8 @@ typedef struct mli_holder {
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the number of the device that the list is for */
-    int elsewhere;                     /* 1: a holder is not on `dev`, but on another device of the
-                                          same physical device */
-    uint64_t count, named;             /* the number of holders; the number of those that are a tag
-                                          or a site */
+    int elsewhere;                     /* 1: one is on another device of the physical device */
+    uint64_t count, named;             /* how many there are; how many are a tag or a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
@@ -21485,8 +20796,7 @@ typedef struct mli_holder_list {
 /* The strings of the arena's site. They are arrays and not string literals, because a linker keeps
    or drops all literals of an object together: see mli_no_site. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
-/* The site that stands for the arenas of devices in lists of sites. The bytes of an arena belong to
-   no block, and so to no other site. */
+/* The site that stands for the arenas of devices in lists of sites. */
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
 static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
@@ -21505,8 +20815,7 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device's bytes to a list. The bytes of all these holders add up to the
-   device's live bytes. */
+/* Adds the holders of a device's bytes, which add up to its live bytes, to a list. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -21522,9 +20831,8 @@ static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, ui
     mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
     mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
 }
-/* Lists who holds the bytes on all devices of a physical device. `book` tells whether the list is
-   by tag or by site. If `phys` is NULL, it lists only the holders on `dev`. `dev` is the number of
-   the device that the list is for, or 0 if the ledger has not seen this device yet. */
+/* Lists who holds the bytes on all devices of a physical device or, if `phys` is NULL, on `dev`, by
+   tag or by site (`book`). `dev` is the device that the list is for; 0: not known. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list) {
     uint32_t i = 0;
@@ -21537,8 +20845,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
 }
 
-/* Returns the file and line of a listed site, and looks up no symbols. For an arena it returns the
-   site that stands for arenas. Requires: the holder is a site or an arena. */
+/* Returns the file and line of a listed site or arena, and looks up no symbols. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
@@ -21557,9 +20864,8 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
         mli_putf(o, "%p", (const void *)mli_site_named(lord, mli_holder_place(h), &named));
     }
 }
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows the name of its device. Writes nothing if no holder is a tag
-   or a site. There is one exception: a list by tag that has several holders is written. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with devices if
+   there are others. Writes nothing without a tag or a site, unless a list by tag has several. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
     uint64_t i, left = list->bytes;
     if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
@@ -21576,8 +20882,8 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
-/* Returns how many percent of a device's live bytes a part is. `part` and `live` may have been read
-   at different moments, so a result above 100 becomes 100. */
+/* Returns how many percent of a device's live bytes a part is: at most 100, although the two may
+   have been read at different moments. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
     return part < live ? mli_percent(part, live) : 100;
 }
@@ -21616,26 +20922,20 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
 /* Owns the strategies, the collection callbacks and their runs, and the band state of each device.
-   A strategy is a list of bands. A band is a range of the percentage of a device that is in use
-   (the used percent), with a metric and a threshold for it. A band check compares the metric with
-   the threshold of the band in force. If the threshold is reached, a collection runs: the host's
-   callbacks, which free memory. A phys is a physical device. May use books/limits and
-   books/counters. Invariant: no threshold is crossed without a band check, although a thread may
-   count up to a batch of bytes before it publishes them (adds them to the device's published
-   bytes). Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys, for the
-   band state; none while a callback runs. */
+   Invariant: no threshold is crossed without a band check, although a thread may hold back up to a
+   batch of bytes. Locks: callbacks, for strategies, callbacks and runs; then the lock of the phys,
+   for the band state; none while a callback runs. */
 
-/* When a band check is due. A mark is a number of published bytes, and a publication that passes a
-   mark requests a check. The margin is the most bytes that threads have not yet published: a batch
-   for each thread that the ledger allows for. The mark check_above lies a margin below the
-   threshold. So a publication passes this mark by the time that the live bytes reach the threshold.
-   Within a margin of the threshold the device is "near": every call checks at its end, with a sum
-   over all threads. Freed bytes are not published. Instead each thread checks each time it has
-   freed as many bytes as the device's free interval. Cached bytes (reserved bytes less live bytes)
-   rise as live bytes fall. The mark check_below for them needs no margin, because published bytes
-   are never above the live bytes. After a collection a band waits to rearm: it starts no other
-   collection until its metric has risen by an eighth of the threshold, or has fallen an eighth
-   below the threshold. */
+/* When a band check is due. A mark is a number of published bytes; a publication that passes it
+   requests a check. The margin is the most bytes that threads have not yet published: a batch for
+   each thread that the ledger allows for. The mark check_above lies a margin below the threshold,
+   and is passed by the time that the live bytes reach it. Within a margin of the threshold the
+   device is "near": every call checks at its end, with a sum over all threads. Freed bytes are not
+   published: each thread checks each time it has freed as many bytes as the device's free interval.
+   Cached bytes (reserved less live bytes) rise as live bytes fall; their mark check_below needs no
+   margin, because published bytes are never above the live bytes. After a collection a band waits
+   to rearm: it starts no other until its metric has risen by an eighth of the threshold, or has
+   fallen an eighth below it. */
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
@@ -21644,21 +20944,18 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants no band for these
-                                  devices */
+    size_t n;                  /* the number of bands; 0: the host wants none for these devices */
     const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
                                   default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
-                        devices */
+    uint64_t serial; /* rises along the list, callbacks for one device first */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
-                         MEMLORD_GC_QUIET */
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., which it serves, and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -21681,8 +20978,7 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
-   the band before the text. */
+/* Returns what is wrong with a band, or NULL. The caller writes the number of the band first. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
                  percent = mli_argument(&b->percent);
@@ -21809,9 +21105,9 @@ static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_callbacks_leave(lord);
 }
 
-/* Finds the strategy that is in force for a device, and stores it in the device's record. Returns 1
-   if there is one. If the strategy has changed, the bands of the device no longer wait to rearm.
-   Takes no lock if the device has no strategy and no device of its type can have one. */
+/* Finds the strategy that is in force for a device, stores it in the device's record, and returns 1
+   if there is one. If it has changed, the bands of the device no longer wait to rearm. Takes no
+   lock if no device of its type can have one. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const mli_strategy *s;
@@ -21853,18 +21149,15 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of its
-   physical device -- */
+/* -- the band check, under the lock of the device's phys -- */
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
                                force, and then only used_percent is set */
-    uint64_t whole, used;   /* the capacity or the limit (0: neither is known), and how many bytes
-                               of it are in use */
+    uint64_t whole, used;   /* the capacity or the limit, or 0; the bytes of it in use */
     uint64_t part;          /* how many bytes of `used` are the device's */
     int64_t least;          /* how many of these remain if all blocks are freed; INT64_MAX: all */
-    int due;                /* 1: a collection is due, because the metric has reached the
-                               threshold */
+    int due;                /* 1: a collection is due: the metric is at the threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
     uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
@@ -21872,9 +21165,8 @@ typedef struct mli_band_state {
     uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns the threshold of a band in bytes, or 0 if the band has no threshold now. A percentage is
-   a share of the physical device's limit or capacity, whichever is less. For the metric CACHED it
-   is a share of the reserved bytes. */
+/* Returns the threshold of a band in bytes, or 0 if it has none now. A percentage is of the phys's
+   limit or capacity, whichever is less or, for the metric CACHED, of the reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -22016,8 +21308,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the marks for the next check. */
+/* Sums the counts of a device, compares them with its band, and sets the next marks. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -22046,16 +21337,14 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
    device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
-                                             compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares as signed */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks, because both take the lock of the device's row
-   (its counters). */
+/* Returns 1 if a thread published bytes past the marks of a device while this one set the marks. A
+   later publication sees them, because both take the row lock. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -22065,12 +21354,11 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
-   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier checks at its end. The
-   device is also evaluated once more if a publication has passed the marks that were just set. The
-   addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
-   call that ran the earlier one. */
+/* Evaluates the bands of a device and tells calls whether it is near its threshold. When it becomes
+   near, evaluates once more after a barrier: the second sum includes every call that counted
+   before, and every later call checks at its end. Does so also if a publication has passed the
+   marks that were just set. The addition to `checks` in mli_band_check orders two checks: the later
+   one sees the counts of the call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -22120,8 +21408,7 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
-   NULL if it is not in the list. */
+/* Takes a callback off the list, waits until no other thread runs it, and returns it, or NULL. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -22145,8 +21432,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
-   a number of mli_serial_next. */
+   the device. Returns 0 if there is none, but for those that were added after `newest`. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uint64_t newest, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -22184,9 +21470,8 @@ static MLI_NOINLINE MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_eve
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
-   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
-   and those that failed. */
+/* Numbers a collection that is about to begin: e->device_runs on the device, and e->total_runs on
+   the ledger, with this one and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -22232,9 +21517,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, const memlord_gc
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. A callback that
-   is added during the run is first called in the next one. Requires: this thread has set
-   `gc_running`. */
+/* Runs the callbacks of a device, but none that is added meanwhile, then clears `gc_running` and
+   updates the bands. Requires: this thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -22256,20 +21540,17 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, e, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
-                                                            gc_running */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with what sets gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
-/* Runs a band check on a device, and then a collection if one is due and none runs there yet.
-   `safe` is 1 if host code may run. With `safe` 0 no collection runs. */
+/* Checks a device's bands and, if `safe` (host code may run), runs a collection if one is due. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
-                                         that has only freed has none yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, which a thread that has only freed lacks */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -22317,8 +21598,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 
-/* Checks the bands of every device of a physical device again, but runs no collection. If `phys` is
-   NULL, it checks all devices. It is called when strategies, thresholds or margins have changed. */
+/* Checks the bands of the devices of a phys, or of all if it is NULL, but runs no collection, after
+   strategies, thresholds or margins have changed. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_band_state v;
@@ -22335,8 +21616,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
     }
 }
 
-/* Widens the margins of all bands, so that they allow for all threads that exist, and a few
-   more. */
+/* Widens the margins of all bands for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
     mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* cleared before the count, because a thread that
@@ -22346,9 +21626,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
-   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
-   list. */
+/* Updates the strategies in force, the marks, and the pollers, after a change of strategies or
+   callbacks. Then no device uses a strategy that is not in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -22361,8 +21640,8 @@ static void mli_bands_changed(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Compares the counts of a device with its current marks again, and requests a check if a mark is
-   passed. Does nothing if the device is near its threshold, because then every call checks. */
+/* Compares the counts of a device with its current marks again, and requests a check if one is
+   passed, unless the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
@@ -22497,25 +21776,22 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* checked before mli_dev, because mli_dev makes the device
-                                     known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which makes the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the file of the pressure page, which the ledgers of several processes map. Each ledger has a
-   slot on the page: the bytes that it holds on each physical device, its requests to the other
-   ledgers, and its answers. The owner of slot k locks byte k of the file (fcntl). May use os/
-   and base/. Invariant: only the ledger that holds this lock writes the slot. Lock: neighbours,
-   which the callers in services/neighbours hold. */
+/* Owns the file of the pressure page. Each ledger has a slot on it: the bytes that it holds on each
+   physical device, its requests to the other ledgers, and its answers. Invariant: only the ledger
+   that locks byte k of the file (fcntl) writes slot k. Lock: neighbours, which services/neighbours
+   holds. */
 
 #define MLI_PAGE_SLOTS 64 /* slots of a page */
 
-/* The system drops the lock of a slot when the process ends, so a process that is killed at any
-   instruction leaves nothing locked. A value that is read from the page may be anything, so it is
-   never used as an index. */
+/* The system drops the lock of a slot when the process ends, however it ends. A value that is read
+   from the page may be anything, so it is never used as an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -22523,8 +21799,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000 /* the most ms that memlord_pressure_raise waits for answers */
 
-/* The sizes of a page and of its slots. A slot consists of words of 64 bits, so that programs of 32
-   and of 64 bits can share a page. */
+/* A slot consists of words of 64 bits, so that programs of 32 and of 64 bits can share a page. */
 #define MLI_SLOT_DEVICES 17 /* physical devices in a slot, main memory included */
 #define MLI_PAGE_PATH 400   /* the most bytes of a path, with its final 0 */
 enum {                      /* values that stand in place of a slot's number */
@@ -22543,10 +21818,8 @@ typedef struct mli_page_device {
 typedef struct mli_page_slot {
     uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
-                                          ledger has answered */
-    uint64_t request; /* number of the ledger's last request; stored after `devices`, so that
-                         whoever reads the number also sees what `devices` has */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* by slot: its last request that this ledger has answered */
+    uint64_t request; /* the ledger's last request; stored after `devices`, for whoever reads it */
     uint64_t owner;   /* a new number each time a ledger takes the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -22555,10 +21828,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a counter that rises with each request to the slot's ledger and each
-                            answer to it; the ledger waits until the counter changes (a futex) */
-        mli_u32 resting; /* bit k is 1 if device k of the slot rests (the ledger runs no collection
-                            callbacks for it for a while); only the slot's owner writes this word */
+        mli_u32 rings;   /* rises with each request to the ledger and each answer (a futex) */
+        mli_u32 resting; /* bit k: the ledger runs no collections for device k of the slot for a
+                            while; only the slot's owner writes this word */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -22570,20 +21842,17 @@ typedef struct mli_page {
 /* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0, -1 if another
    ledger holds the lock, or 1 if the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
-/* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* Opens the page at a path and maps it. It makes the file if it is missing. *fd gets the descriptor
-   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a
-   cancelled thread would keep the neighbours lock. */
+/* Maps the page at a path, and makes the file if it is missing. *fd gets the descriptor for the
+   locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes the start of the path of a page whose name has no '/': the directory and the start of the
-   file's name. */
+/* Writes the start of the path of a page whose name has no '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -22599,12 +21868,11 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #endif
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
 
-/* Asks the kernel to notice when tasks wait for memory. The file at `path` decides whose memory
-   that is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
+/* Asks the kernel to notice when tasks wait for the memory (a cgroup's or the machine's) of the
+   file at `path`. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited for memory since the last call, or -1 if the kernel no longer
-   watches. The call never waits. */
+/* Returns 1 if tasks have waited for memory since the last call, or -1 if none watches. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -22625,15 +21893,13 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the pressure page's file: a multiple of every
-                                       memory page size up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* a multiple of every memory page size up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
-                             the constants without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but hides them without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -22723,9 +21989,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
-   lock after the end of the parent. */
+/* Maps a page. The file is opened twice, for the mapping and for the lock, because a forked child
+   inherits the mapping, and would keep the parent's lock with the same descriptor. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -22805,12 +22070,10 @@ MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
 /* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
-   with the stores of an owner or of an answer. The owner is the last word, so a thread that reads
-   the owner also sees the words before it. */
+   with the stores of an owner or of an answer. The owner is the last word. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
     return mli_u64_load_acquire(&page->slots[slot][word]);
 }
-/* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field) {
     return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
@@ -22830,10 +22093,9 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
-/* Returns the identity of the memory that the process may use: that of the cgroup with the lowest
-   limit or, without a limit, the boot id of the machine. `root` is the directory with /proc and
-   /sys: see mli_proc_root. `stall` gets the path of the file by which the kernel tells that tasks
-   wait for this memory. */
+/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit or,
+   without a limit, the boot id of the machine. `root` is as in mli_proc_root. `stall` gets the path
+   of the file by which the kernel tells that tasks wait for this memory. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap) {
     char path[300], boot[64];
@@ -22868,9 +22130,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
-   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
-   Documentation/accounting/psi.rst. */
+/* Asks for an event when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel accepts only multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -22910,8 +22171,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
-                has another layout */
+    struct { /* as the kernel expects; a 32-bit timespec may have 64-bit times */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -22939,13 +22199,10 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. A source is a function that samples a physical device: how many bytes
-   it has, and how many are in use. The module computes from samples, limits, plans and pressure
-   whether a request has room, and says why a request is refused. It keeps what the host says of its
-   memory pools. A poller is a thread that samples at an interval. A ticket holds reserved bytes.
-   May use books/limits and services/bands. Invariants: one thread at a time calls a source for a
-   physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for
-   sources and their callers, then phys for a sample. */
+/* Owns the capacity sources, computes whether a request has room, and says why one is refused.
+   Keeps what the host says of its memory pools. Invariants: one thread at a time calls a source for
+   a physical device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks
+   for sources and their callers, then phys for a sample. */
 
 #define MLI_POLL_MS_MIN 10 /* the shortest interval of pollers, in ms */
 
@@ -22958,14 +22215,12 @@ typedef struct mli_capacity_reader { /* a capacity source */
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* for each type: how often its
-                                                                    source was set; guarded by the
-                                                                    callbacks lock */
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: how often it was set;
+                                                                    under the callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
-                               mli_log_due */
+    mli_u64 account_logged; /* when one over an account's limit was last logged: mli_log_due */
 };
 
 /* -- sources -- */
@@ -23072,9 +22327,8 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys,
 static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
     return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
-/* Samples a physical device through its source, then checks the bands of its devices. Returns
-   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
-   E_UNKNOWN if the source gave no usable sample. */
+/* Samples a physical device through its source, then checks the bands there. Returns E_STATE if
+   another thread does so, E_UNSUPPORTED without a source, and E_UNKNOWN without a usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
@@ -23101,8 +22355,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-/* Replaces the capacity source of a device type, waits until no other thread is in the old source,
-   and forgets the old samples. */
+/* Replaces the source of a device type, once no thread is in it, and forgets its samples. */
 static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -23130,7 +22383,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     }
 }
 
-/* Samples a physical device if it has no running poller and its last sample is older than the
+/* Samples a physical device without a running poller, if its last sample is older than the
    interval. Requires: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
@@ -23148,10 +22401,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
-   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
-   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
-   callback. */
+/* Returns 1 if a function that reads the capacity may run a source on this thread: not under
+   MEMLORD_FLAG_DEFER, nor inside code of the host that MemLord called: an allocator, a logger, a
+   try function, a fence, a source or a callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
@@ -23168,10 +22420,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
-   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
-   The result is 1 at most once in an interval, because each sample, also a failed one, sets
-   `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device: there is no
+   sample, or it is older than three poll intervals and no poller runs. Returns 1 at most once in an
+   interval, because a failed one sets `sampled`, too. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -23196,8 +22447,8 @@ static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, i
     if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
 }
 
-/* Samples each physical device whose sample is too old for a report, by the same rule as
-   memlord_headroom. With `own` 1 it runs no source of the host. */
+/* Samples each physical device whose sample is too old for a report, as memlord_headroom does. With
+   `own` 1 runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
@@ -23205,9 +22456,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. A device that the ledger has not seen yet is added if its type has a source that may
-   run now. */
+/* Finds the physical device of a device, and samples it if that is due. Adds a new device if its
+   type has a source that may run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -23222,8 +22472,7 @@ static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, ml
 #define MLI_EXPLAIN_TOP 4
 
 /* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace these numbers would name other processes,
-   so the name is "" there. */
+   the first pid namespace does, so the name is "" inside another one. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap) {
     const char *root = mli_proc_root(lord);
@@ -23244,7 +22493,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 }
 
 /* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
-   other processes of a sample. Writes nothing if the sample has none. */
+   other processes of a sample, if it has any. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most) {
     size_t i;
@@ -23258,8 +22507,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
-   `covered` to the bytes left. */
+   the bytes that tickets hold there, `covered` are for the request, so they count as left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -23294,8 +22542,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
-   its physical device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and what holds most there. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -23321,7 +22568,7 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
 }
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold on the
-   device, `covered` are for the request itself. Does nothing if the ledger has no logger. */
+   device, `covered` are for the request itself. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered) {
     char line[1024];
@@ -23332,8 +22579,7 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
     mli_log(lord, level, line);
 }
 
-/* Returns 1 at most once a second of the ledger's clock, else 0. *last is 0 at first. When the
-   function returns 1, it stores the present time plus 1 ns in *last. */
+/* Returns 1 at most once a second by the ledger's clock, else 0. *last begins at 0. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
@@ -23341,7 +22587,7 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     return mli_u64_cas(last, &seen, now + 1);
 }
 /* Counts a request that is over the limit of its account, logs such requests at most once a second,
-   and returns 1. Returns 0 if the request is within the limit. Requires: no lock is held. */
+   and returns 1. Returns 0 if it is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted) {
     memlord_account_stat stat;
@@ -23369,8 +22615,7 @@ static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, ml
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
-   not 0. */
+/* Sets the limit of a physical device in bytes or, if not 0, as a `fraction` of its capacity. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -23467,8 +22712,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
-                                                             above the maximum, too */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 is above it, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -23701,18 +22945,15 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the ledger's slot on the pressure page, a file that ledgers of several processes map. In its
-   slot a ledger says what it holds, asks the other ledgers (its neighbours) for memory, and answers
-   them. To wake another ledger, it rings the bell of the other ledger's slot. Also owns the
-   listener, the thread that waits for requests. May use services/pages, services/room and
-   calls/deferred. Invariant: only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the
-   module out. Lock: neighbours. */
+/* Owns the ledger's slot on the pressure page, with which it asks its neighbours for memory and
+   answers them; to wake another ledger, it rings the bell of that slot. Also owns the listener, the
+   thread that waits for requests. Invariant: only the owner of a slot writes it.
+   MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when another ledger has rung this ledger's bell;
-                            NULL: no thread waits */
+    mli_os_event *event; /* set when this ledger's bell was rung; NULL: no thread waits */
     uint64_t id;         /* identity of the device that needs memory */
     uint64_t number;     /* number of the request in the ledger's slot */
     uint64_t needed;     /* bytes that the request asks for */
@@ -23722,31 +22963,29 @@ typedef struct mli_raise {
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* The functions that other modules call once a page has been opened. They are called through a
-   pointer, so that a program that opens no page does not link them. */
+/* The functions that other modules call once a page has been opened, by a pointer, so that a
+   program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work on this thread */
-    /* Starts the listener unless it runs. Is called when a page is opened, and in a forked
-       child. */
+    /* Starts the listener unless it runs, when a page is opened, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
-       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of
-       requests until raise_end. */
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list of requests
+       until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough. If not, returns 0 while some have not
-       answered yet, and -1 once all have answered. Returns -1 also if the page is closed. A process
-       that ended has released all bytes that it held. */
+    /* Returns 1 if the neighbours have released enough, 0 while some have not answered yet, and -1
+       once all have, or if the page is closed. A process that ended has released all that it
+       held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page when the host closes it or the ledger ends. Requires: the caller is not the
+    /* Leaves the page when it is closed or the ledger ends. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
-/* Returns the functions, or NULL while no page has been opened. The acquire load pairs with the
-   store in memlord_pressure_open. */
+/* Returns the functions, or NULL before a page is opened. Pairs with memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_TABLE(const mli_life mli_neighbours_life)
@@ -23760,8 +22999,7 @@ MLI_TABLE(const mli_life mli_neighbours_life)
    that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
-                       back */
+    uint64_t ms;    /* of the rest, in ms; doubles with each run that gave nothing back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -23772,8 +23010,7 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the memory that the process may use */
-    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for memory; -1:
-                              none */
+    int stall_fd;          /* by which the kernel tells of tasks that wait for memory; or -1 */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -23834,8 +23071,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a killed process does not free its
-                                                               slot; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -23849,8 +23085,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
-   fail on it. */
+/* Fills in the bytes that the ledger holds on a physical device, and whether allocs fail. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -23971,9 +23206,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: the
-                                                                           page that its parent
-                                                                           mapped */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: its
+                                                                           parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -24043,10 +23277,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
-   or through all devices if `needed` is 0. For each device, calls mli_fences_retire and then the
-   collection callbacks. Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a
-   callback ran. */
+/* For each device of a phys, ends blocks (mli_fences_retire) and runs the collection callbacks,
+   until these have reclaimed `needed` bytes, or for all if it is 0. Returns the reclaimed bytes.
+   Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -24129,8 +23362,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
-                                                             meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger kept its slot */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -24138,8 +23370,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the kernel whether tasks have waited for main memory. If they have, runs the callbacks of
-   the devices that use main memory. */
+/* If tasks have waited for main memory, runs the callbacks of the devices that use it. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -24170,8 +23401,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once: a source may block, and
-                                                            neighbours wait meanwhile */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: a source may block */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -24212,8 +23442,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread uses a bell or answers requests, this function does nothing, and a
-   later call replaces the page. */
+   another page; but not while a thread uses a bell or answers requests. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -24250,11 +23479,9 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
-                                      wait */
+        rung = mli_u32_load(bell); /* before the work, so that a ring from here on ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
-                                                answer */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -24294,18 +23521,15 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
-                                                                                  new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
-   Requires: the neighbours lock. */
+/* Publishes a request for device k of the slot, and lists it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
-                                       only grow */
+    const uint64_t now = mli_now(); /* the time, so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -24342,8 +23566,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, because the thread that handles
-                                            the answers needs the lock */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, which the answers need */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -24578,18 +23801,13 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
-   saves something at an interval: one takes snapshots, one exports. The holders of a device are the
-   tags and sites that had its bytes at its peak. A kept string is the ledger's copy of a string. A
-   safe point is a moment at which host code may run, such as memlord_gc_poll. May use books/ and
-   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; a snapshot that is evicted (taken off a full list) while a report reads the list
-   is freed after the last reader. Lock: snapshots, not held while blocks, tags or sites are
-   visited. It is held while mli_stacks_hold notes the bytes of each stack at the peak, so that
-   holders and stacks are of one moment. */
+/* Owns the snapshots, the recorders, and the holders of each device at its peak. Invariants: a
+   snapshot does not change once it is in the list, which is in order of time; one that is evicted
+   while a report reads is freed after the last reader. Lock: snapshots, not held while blocks, tags
+   or sites are visited, but held while mli_stacks_hold notes the peak, so that holders and stacks
+   are of one moment. */
 
-#define MLI_SNAPSHOTS 256 /* the most snapshots of a list; the ledger keeps one less, so that a
-                             report can add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -24597,44 +23815,35 @@ enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
     uint64_t bytes;
-    uint32_t row; /* the number of the tag or site in the ledger; 0: the bytes that have no tag or
-                     no site */
+    uint32_t row; /* the number of the tag or site; 0: the bytes that have none */
 } mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* `blocks` counts blocks; the others are
-                                                       bytes */
-    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: the index of the device's first
-                                  holding among all holdings of the snapshot */
-    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_TAG and MLI_BOOK_SITE: how many holdings the device
-                                  has */
+    uint64_t live, pending, reserved, peak, blocks; /* in bytes, but for `blocks` */
+    uint32_t first[MLI_BOOKS]; /* by MLI_BOOK_...: the index of its first holding in the snapshot */
+    uint32_t count[MLI_BOOKS]; /* by MLI_BOOK_...: how many holdings the device has */
 } mli_device_usage;
 
-/* A snapshot. Three arrays follow it in memory: the usage of each device (mli_device_usage), by
-   device number; the largest blocks (memlord_block_info); and the holdings of all devices. */
+/* A snapshot. Three arrays follow it in memory: the usage of each device, by dev; the largest
+   blocks (memlord_block_info); and the holdings of all devices. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
-                                  read */
+    struct mli_snapshot *next; /* in the list of evicted ones that readers may still read */
     size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
     uint64_t time;             /* when the snapshot was taken, in ns since the ledger was made */
-    const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
-                                  periodic */
+    const char *name;          /* of a checkpoint, a kept string; NULL: the snapshot is periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
     uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
-/* A reader of the list of snapshots. It is a part of a report. The snapshots lock guards the list
-   of readers. */
+/* A reader of the list of snapshots, a part of a report; the snapshots lock guards their list. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when the holders were noted, in ns since the ledger was made; the live
-                             bytes then */
-    uint64_t arena;       /* the part of `bytes` that the host counts without blocks
-                             (memlord_arena_add) */
+    uint64_t time, bytes; /* when they were noted, by the ledger's age; the live bytes then */
+    uint64_t arena;       /* the part of `bytes` in arenas */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -24662,8 +23871,7 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
-                                    again */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms of a recorder's wait before it looks at the clock */
 
 /* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
@@ -24672,10 +23880,9 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
-/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
-   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. If the number is less than
-   MLI_HOLDERS, these holdings together have all live bytes of the device. There are no holdings by
-   tag if the ledger had no tag at that time, and none by site if it had no site. */
+/* Returns the holdings of a device in a snapshot by MLI_BOOK_TAG or MLI_BOOK_SITE, the largest
+   first, and sets *n to their number. If that is less than MLI_HOLDERS, they have all live bytes of
+   the device. There are none if the ledger had no tag, or no site, at that time. */
 MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
                                                      uint32_t *n) {
     const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
@@ -24683,7 +23890,6 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
     return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
            usage->first[book];
 }
-/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -24694,8 +23900,7 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
-                      site */
+    uint64_t left; /* the device's bytes that have no tag or, by site, no site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -24766,8 +23971,7 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
     }
 }
 /* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks`
-   is 1, the largest blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is
-   no memory. */
+   is 1, blocks. `kept` is the name of a checkpoint, or NULL. Returns NULL if there is no memory. */
 /* Makes a snapshot. The lists of holdings decide its size. So the function first reads the lists
    and the usage of the devices into other memory, and then copies them. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
@@ -24805,8 +24009,7 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
-   snapshot of the list. */
+/* Returns 1 if a device, or all together, held more in a snapshot than in any other listed one. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -24849,14 +24052,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Adds a snapshot that is no longer in `at` to the list `out`. Readers may still read the snapshots
-   in `out`. */
+/* Adds a snapshot that is no longer in `at` to `out`, where readers may still read it. */
 static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
     s->next = state->out;
     state->out = s;
 }
-/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
-   while there are readers. */
+/* Empties the list of evicted snapshots for the caller to free; NULL while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -24901,8 +24102,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     return MEMLORD_OK;
 }
 
-/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
-   freed before mli_snapshots_unpin of the same reader. */
+/* Copies the list of snapshots for a report and returns its length. Those in it are not freed
+   before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24946,8 +24147,7 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* At a safe point: for each recorder that was started but has no running thread, saves what is
-   due. */
+/* At a safe point: saves what is due for each started recorder that has no running thread. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
     mli_recorder *r = lord->snapshots->recorders, *end = r + MLI_RECORDERS;
     for (; r < end; r++)
@@ -24960,8 +24160,8 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
-/* Takes a snapshot if one is due, and if calls of the host take the snapshots
-   (MEMLORD_FLAG_NO_SNAPSHOT_THREAD). Requires: the thread holds no lock. */
+/* Takes a snapshot if one is due and calls of the host take them (MEMLORD_FLAG_NO_SNAPSHOT_THREAD).
+   Requires: the thread holds no lock. */
 /* Takes a periodic snapshot inside a call, if one is due. The next one is due after the longest of
    three times: the interval; a 256th of the ledger's life, because the ledger keeps fewer than 256
    snapshots; and 64 times as long as this snapshot took. The third time does not count if the
@@ -24982,8 +24182,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs on the thread of a recorder: saves at the recorder's interval, and serves requests for
-   reports. */
+/* The thread of a recorder: saves at its interval, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -25005,8 +24204,7 @@ static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
                  snapshots ? "snapshots" : "export", "them instead");
 }
-/* In a forked child: starts a thread that takes snapshots, if snapshots were started in the
-   parent. */
+/* In a forked child: starts the thread that takes snapshots, if the parent had started it. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_recorder_thread(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS]);
@@ -25033,9 +24231,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 
 /* -- the holders of a device at its peak -- */
 
-/* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
-   that saw more bytes stay. */
+/* Stores the holders of a device with `live` bytes: its largest tags, with the untagged blocks as
+   one more, and its largest sites. Of two threads at once, the one that saw more decides. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -25065,13 +24262,11 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 /* Notes the holders of a device again if mli_holders_due returns 1 for its present live bytes. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
-                                                         above it */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, which is not below `live` */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
-/* Forgets the holders of a device and notes new ones, after the device's peak was reset to the live
-   bytes. Requires: the thread is not inside a shard, a part of the map of blocks. */
+/* Notes a device's holders anew after its peak was reset. Requires: not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
@@ -25086,8 +24281,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
-/* Copies the holders of a device and returns 1. Returns 0 if the device has none. Each site in the
-   copy is replaced by the memlord_site that reports now display for it. */
+/* Copies the holders of a device, each site as reports display it now. Returns 0 if it has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
@@ -25123,10 +24317,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The thread that
-   takes snapshots is started again later. The export stops, because its file belongs to the
-   parent. */
+/* Mends a forked child. The readers of this thread stay, because their reports go on. The threads
+   of recorders are gone; the one that takes snapshots starts again later, and the export stops,
+   because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -25140,8 +24333,7 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
-                                         `due` to never */
+    if (mli_snapshots_in_calls(lord)) /* it was never, if a thread took a snapshot at the fork */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
@@ -25194,13 +24386,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres. A fibre is work of the host that moves between threads, such as a
-   coroutine. The context of a fibre has the fibre's open tags and scopes, default tag, account,
-   stream and tickets. Each thread has a context of its own, too. A swap puts the thread into
-   another context. The interposer is a preloaded MemLord, with a ledger of its own. May use books/
-   and services/scopes. Invariants: each context is in one place, which is a thread or a fibre's
-   record; a thread's own context never gets into another thread. Locks: context
-   (MLI_RANK_CONTEXT), one for each record; cold, to make a record. */
+/* Owns the contexts of fibres. A swap puts the thread into another context. Invariants: each
+   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
+   record. */
 
 #if !MLI_WINDOWS /* Windows has no fork */
 #endif
@@ -25208,11 +24397,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
-   thread is in it, `kept` has the context that this thread was in before. The host's
-   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
-   and the serial. The serial rises with each swap, so that an older copy of the words no longer
-   matches. */
+   one in `kept`: that of the fibre or, while a thread is in it, the one that this thread was in
+   before. The host's memlord_context has three words: the generation of the ledger, the handle of
+   the record, and the serial, which rises with each swap, so that an older copy of the words no
+   longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -25238,8 +24426,7 @@ static mli_context_record *mli_record_of(mli_context *context) {
     return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
 }
 
-/* Removes the tags, tickets, account and stream of a context. Requires: the context has no
-   scopes. */
+/* Removes the tags, tickets, account and stream of a context. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     MLI_REQUIRE(!now->span);
     mli_context *context = now->context;
@@ -25266,10 +24453,9 @@ static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept
     if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
 }
 
-/* Takes a thread out of every fibre's context that it is in, the last entered first, and stores
-   each context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes
-   the lock of each record; with 0 the caller holds all these locks. Requires: the caller is the
-   thread, or the thread has ended. */
+/* Takes a thread out of every fibre's context that it is in, the last entered first, back to its
+   own. With `locks` 1 takes the lock of each record; with 0 the caller holds all these locks.
+   Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     while (!t->now.context->home) {
         mli_context_record *record = mli_record_of(t->now.context);
@@ -25280,8 +24466,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: adds the open scopes in the contexts of fibres to the counts of running
-   invocations. */
+/* In a forked child: counts the open scopes of fibres' contexts as running invocations. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
@@ -25336,9 +24521,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
-                                                           without a record of their own, so it has
-                                                           no context */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves many threads, so
+                                                           it has no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -25349,11 +24533,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
-   E_STATE if mli_context_lock finds no record. A thread that is in the context leaves it first.
-   Also returns E_STATE if the record does not have its fibre's context after that. This cannot
-   happen to a thread that leaves its fibres in the reverse of the order in which it entered
-   them. */
+/* Ends what is open in the context of a fibre, which its thread leaves first, and closes its
+   record. Returns E_STATE if mli_context_lock finds no record, or if the record does not have its
+   fibre's context then, which cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -25376,8 +24559,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
-   adopted scopes. */
+/* How many of a context's open tags and scopes the interposer has, without adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -25396,8 +24578,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
-                                             not get */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0], the default tag, is not for the interposer */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -25414,8 +24595,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* set here, because a record may never have
-                                                           been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -25442,8 +24622,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
-                                 an allocator */
+        *r = MEMLORD_E_STATE; /* another ledger's, or called inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -25486,30 +24665,26 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the ledger's records of threads that have ended, so that other threads can take them. A
-   fibre is work of the host that moves between threads; its context has its open tags and scopes.
-   Owns no state. May use books/, services/scopes and services/contexts. Invariant: when another
-   thread takes a record, the scopes of the record have ended. Lock: registry. mli_threads_sweep
-   takes it; the callers of the other functions hold it. */
+/* Frees the ledger's records of threads that have ended, for other threads. Owns no state.
+   Invariant: when another thread takes a record, the scopes of the record have ended. Lock:
+   registry. mli_threads_sweep takes it; the callers of the other functions hold it. */
 
 #if !MLI_WINDOWS /* Windows has no fork */
 #endif
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
-/* Resets the parts of a thread's record that last over several calls: its context and its
-   events. */
+/* Resets what lasts over several calls in a thread's record: its context and its events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);
     mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
 }
 
-/* Releases the record of a thread that ends or has ended. Leaves the contexts of fibres that the
-   thread is in, ends the thread's scopes, the innermost first, and clears the owner of the record.
-   From then on another thread may take the record. Requires: the caller holds the registry lock.
-   The function first adds 0 to the owner, so that its reads come after the caller's check that the
-   thread has ended. The store of the owner pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the fibres' contexts that it is
+   in, ends its scopes, the innermost first, and clears the owner, so that another thread may take
+   it. First adds 0 to the owner, so that the reads come after the check that the thread has ended.
+   The store of the owner pairs with mli_thread_spare. Requires: the registry lock is held. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
@@ -25523,8 +24698,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 }
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* In a forked child: releases the record of a thread that does not exist there, and forgets the
-   thread's scopes. See mli_spans_forget. */
+/* In a forked child: releases the record of a thread that is not there: see mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     /* At the fork all shards (the parts of the map of blocks) were stopped: no thread could change
@@ -25539,12 +24713,11 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
 }
 #endif
 
-/* Releases the records of threads that ended but whose exit hook did not run. Such a thread made
-   its first call so late that the hook no longer ran. A call that took the last free record runs
-   the sweep when the call ends, if there are at least twice as many records as threads that the
-   last sweep found living. So the number of records is at most 16, or at most twice the number of
-   living threads if that is more. The cost is bounded, too, because a sweep checks each record
-   once, and at least half of the records were made or claimed since the last sweep. */
+/* Releases the records of threads that ended, but made their first call so late that the exit hook
+   no longer ran. A call that took the last free record runs the sweep when it ends, if there are at
+   least twice as many records as threads that the last sweep found living. So there are at most 16
+   records, or twice as many as living threads; and at least half of those that a sweep checks were
+   made or claimed since the last one. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
@@ -25564,17 +24737,12 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point. A safe point is a moment at
-   which code of the host may run. The alert mask of the ledger has a bit for each kind of work that
-   is due. A band check compares a device with the thresholds of its bands, and runs the host's
-   callbacks if a threshold is reached. A fence is something of the host that a freed block waits
-   for. A poller is a thread that samples a physical device. Owns the list of the threads that wait
-   for frees. May use books/, calls/deferred and services/. It reaches services/pollers by a pointer
-   of the ledger, because services/pollers includes this module. Locks: callbacks, for the list;
+/* Does the work that is due at the end of a call and at a safe point; the ledger's alert mask has a
+   bit for each kind. Reaches services/pollers by a pointer of the ledger, because that includes
+   this module. Owns the list of the threads that wait for frees. Locks: callbacks, for the list;
    none while host code runs. */
 
-/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
-   guards the list of these records. */
+/* A thread that waits for frees, on its stack. The callbacks lock guards their list. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
@@ -25605,8 +24773,8 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 /* -- waiters -- */
 
-/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between, the end
-   of a call sets the waiter's event once enough bytes were freed. */
+/* Puts a waiter on the list, and takes it off. In between, the end of a call sets the waiter's
+   event once enough bytes were freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
     mli_callbacks_enter(lord);
     w->next = lord->call_end->waiters;
@@ -25634,11 +24802,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
-   cleared before the check runs. So a new request that comes during the check stays, and a later
-   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
-   type are done. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Without
+   MEMLORD_FLAG_DEFER host code may run and threads may start. A request for a band check is cleared
+   before the check, so that a new one meanwhile stays for a later call. With `asks` 1 also asks
+   fences of one queue of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -25692,10 +24859,9 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 
 /* -- safe points -- */
 
-/* Does the work of a safe point. It starts the pollers that are missing, answers the requests of
-   neighbours (other ledgers), saves a snapshot and an export that are due, and writes a report that
-   was requested. For the devices of a selector it ends the freed blocks whose fences are done,
-   samples physical devices that have no poller, and runs band checks. It runs host code. */
+/* Does the work of a safe point, which runs host code: starts missing pollers, answers neighbours,
+   saves a snapshot and an export that are due, writes a requested report and, for a selector's
+   devices, ends freed blocks whose fences are done, samples without a poller, and checks bands. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -25736,10 +24902,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
-   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
-   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   may need its samples, or if the host asks for pollers. Locks: none. */
+/* Owns the pollers. Invariant: a poller starts only if a band may need its samples, or if the host
+   asks for pollers. Locks: none. */
 
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
 
@@ -25817,9 +24981,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
-   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
-   devices. */
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start; under MEMLORD_FLAG_DEFER, when calls request none, those of all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -25827,9 +24990,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER calls leave the work of mli_serve to the poller. Without
-   that flag calls check the bands, and the poller samples, calls mli_fences_retire and writes
-   requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it has the work of mli_serve. Otherwise calls check the
+   bands; the poller samples, calls mli_fences_retire and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -25910,10 +25072,8 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
-   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
-   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   how often and how long a request retries. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
    threads, phys for the last failure, one at a time; none while host code runs. */
 
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
@@ -25950,10 +25110,9 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
-   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
-   event left to wait for. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` (mli_phys_freed), or
+   until the neighbours have released as many, but at most `ms` ms. Does not wait if the system has
+   no event left to wait for. */
 static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, uint64_t needed,
                                                  uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -25973,8 +25132,7 @@ static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, 
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed counts each free, or the free wakes
-                                  this thread */
+    mli_barrier_threads(lord); /* from here on each free counts, or wakes this thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -25996,8 +25154,7 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that other tickets gave to the request's own one */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* of the request: see mli_call */
@@ -26028,31 +25185,26 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
-   that gave them. */
+/* Ends a request's own ticket. What no alloc has taken goes back to the tickets that gave it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
-   no memory for the record, the block counts as dropped. The request succeeds all the same, because
-   the caller has the storage. */
+/* Records the new block, from the request's own ticket alone. Without memory it counts as dropped,
+   and the request succeeds all the same, because the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     const memlord_device device = mli_device_record_at(q->lord, q->dev)->device;
     mli_call own, *call;
     q->opts.ticket = q->ticket;
     if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
         return;
-    call = mli_call_get(q->lord, &own, q->opts.site);
-    call->caller = q->caller;
-    call->frame = q->frame;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
     (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
-   request of its device. */
+/* Counts a request for which no attempt found memory, as its device's last failed one. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -26143,9 +25295,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
-   the bytes are reserved. */
+/* Runs the attempts, and records the block of the one that succeeds. A storage of 0 or UINT64_MAX
+   counts as failed, because no ledger can record it. Requires: the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -26215,7 +25366,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER(&q);
+    q.caller = MLI_RETURN_ADDRESS();
+    q.frame = MLI_FRAME_ADDRESS();
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
@@ -26252,14 +25404,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the parts of a ledger with each other, for memlord_verify. The map has an entry for each
-   live block. The map consists of shards, and each shard is a hash table of buckets. A row has the
-   counters of a device, site or tag; a book has all rows of one kind. A pending block was freed and
-   waits for its fences. A detached block is off the map while its realloc is open, and still
-   counts. Arena bytes are counted without blocks. A ticket holds reserved bytes. Owns no state. May
-   use books/. Invariants: no thread changes the map meanwhile; the first check that fails ends the
-   comparison, and its line is logged when no lock is held. Locks: cold, all shards and fences, from
-   begin to end; phys, one at a time. */
+/* Compares the parts of a ledger with each other, for memlord_verify. Owns no state. Invariants: no
+   thread changes the map meanwhile; the first check that fails ends the comparison, and its line is
+   logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys, one at
+   a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -26275,10 +25423,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
-                                        look-up begins (their home) */
-    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
-                                        but they still count */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* off the map during an open realloc, but counted */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
                                         weights (the bytes that such a block stands for) */
@@ -26319,8 +25465,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
-   subject finds the row. */
+/* Returns 1 if a row has a subject by which a look-up finds it. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -26389,8 +25534,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
-   their bytes is right. */
+/* Checks that the parts of a block lie within it, in order, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -26446,8 +25590,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
-   sum. */
+/* Checks that a picked block is in the table, and adds it to the sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -26543,8 +25686,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
-   row itself). */
+/* Sums what the threads count on a row. *base gets what they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -26591,9 +25733,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. It is not known on which rows they count, so only their sum over all devices is
-   exact. */
+/* Checks the counts of a row against the map. Detached blocks count, but it is not known on which
+   rows, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -26812,20 +25953,17 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/reports/growth.h -- */
 
-/* Finds what grows over the snapshots of a report, by device, by tag and by site. A series is the
-   live bytes of a device, a tag or a site over the snapshots. Owns mli_series_list, a part of a
-   report. May use books/ and services/snapshots. Locks: none. */
+/* Finds what grows over the snapshots of a report. A series is the live bytes of a device, a tag or
+   a site over the snapshots. Owns mli_series_list, a part of a report. Locks: none. */
 
 /* A series grows if a straight line fits the live bytes of consecutive snapshots, up to the last
-   one, by least squares. The line has at least MLI_GROWTH_POINTS snapshots over at least
-   MLI_GROWTH_NS, because the first moments of a program do not show how much it grows in a minute.
-   The line begins in the first half of the time from the first snapshot to the last, and fits with
-   an R2 of at least 0.8. It rises by at least 1 MiB a minute, or by at least 1 % of the capacity in
-   all. A line through its second half rises at least half as fast. The last snapshot has at least
-   the mean of the line's snapshots, because a program that frees all at its end does not grow. No
-   snapshot before the line has more bytes than the line's middle, so that the last tooth of a
-   sawtooth is no growth. If several lines meet these conditions, only lines whose R2 is at most
-   0.02 below the highest R2 remain, and the longest of them is taken. */
+   one, by least squares. It has at least MLI_GROWTH_POINTS snapshots over at least MLI_GROWTH_NS,
+   begins in the first half of the time, and fits with an R2 of at least 0.8. It rises by at least 1
+   MiB a minute, or by at least 1 % of the capacity in all, and a line through its second half rises
+   at least half as fast. The last snapshot has at least the mean of the line's snapshots, because a
+   program that frees all at its end does not grow. No snapshot before the line has more bytes than
+   its middle, so that the last tooth of a sawtooth is no growth. Of several such lines, those with
+   an R2 of at most 0.02 below the highest remain, and the longest is taken. */
 #define MLI_GROWTH_POINTS 8
 #define MLI_GROWTH_NS 1000000000u
 #define MLI_SERIES 64  /* the most series of tags, and the most series of sites, in a report */
@@ -26838,28 +25976,23 @@ typedef struct mli_series { /* the live bytes of a device, a tag or a site over 
     uint64_t points;  /* how many snapshots the line goes through */
     int book;         /* MLI_BOOK_DEVICE, _TAG or _SITE: whose bytes the series has */
     uint32_t dev;     /* the ledger's number of the device */
-    uint32_t row;     /* the number of the tag or site on the device; 0 for the bytes that have
-                         none, or for a device */
+    uint32_t row;     /* the tag or site on the device; 0: the bytes without one, or the device */
     uint32_t since;   /* the index of the snapshot at which the growth begins */
 } mli_series;
 typedef struct mli_series_list {
     const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
     uint32_t snapshots;
-    uint32_t count[MLI_BOOKS];               /* how many series of tags and of sites there are, by
-                                                MLI_BOOK_... */
-    mli_series at[MLI_BOOKS][MLI_SERIES];    /* the series of tags and of sites with the most bytes,
-                                                by MLI_BOOK_..., the highest `most` first; those of
-                                                devices are not here */
-    size_t growing, growing_all;             /* how many series are in `grows`, and how many grow in
-                                                all */
+    uint32_t count[MLI_BOOKS];               /* how many series there are, by MLI_BOOK_... */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by MLI_BOOK_..., those of tags and of sites with the
+                                                highest `most` first */
+    size_t growing, growing_all;             /* how many are in `grows`, and how many grow in all */
     mli_series grows[MLI_GROWING];           /* the growing series, the fastest first */
 } mli_series_list;
 
 /* ---------------------------------------------------------------------- src/reports/growth.c -- */
 
-/* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
-   list lacks this series. Otherwise raises the series' `most` to these bytes if they are more.
-   Keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot: adds its series, or raises `most`. Keeps
+   the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;
@@ -26891,8 +26024,7 @@ MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
                 for (k = 0; k < count; k++) mli_series_note(list, book, dev, &h[k]);
             }
 }
-/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
-   the snapshot has only the MLI_HOLDERS largest tags or sites of the device. */
+/* Returns the bytes of a series in a snapshot, or UINT64_MAX if it is not listed there. */
 MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
                                                uint32_t snapshot) {
     const mli_snapshot *of = list->snapshot[snapshot];
@@ -26989,8 +26121,7 @@ static MLI_COLD void mli_series_try(mli_series_list *list, mli_series *s, uint64
     list->growing = mli_top_insert(list->grows, list->growing, MLI_GROWING, s, sizeof *s,
                                    offsetof(mli_series, rate));
 }
-/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
-   device, or 0 if it is not known. */
+/* Adds the series of a device that grow to list->grows. `capacity` is 0 if it is not known. */
 MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity) {
     mli_series device;
     uint32_t i;
@@ -27006,26 +26137,22 @@ MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, ui
 
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Groups and sums up leaked blocks, which are the live blocks that were allocated since a mark. A
-   mark is set by memlord_mark. A row is the number of a site or tag on one device. An entry is a
-   live block in the ledger's map; its word2 has the rows of its site and tag. Owns mli_leak_table
-   and mli_leak_sites, which are parts of a report and of the log at destroy. May use books/ and
-   services/stats. Locks: those of the reading functions of books/. */
+/* Groups and sums up leaked blocks, the live blocks that were allocated since a mark. Owns
+   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. Locks:
+   those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* the most groups of leaked blocks in a table */
 #define MLI_LEAKS_SHOWN 100 /* the most sites, groups and stacks of leaks that a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the numbers of the site and tag as in an entry's word2, with the device from
-                     bit 40 and the scope from bit 48 */
-    mli_entry of; /* an entry for mli_block_copy_out: word1 has the device, and word2 has the rows
-                     and the birth of one block of the group; the rest is 0 */
+    uint64_t key; /* as in a word2, with the device from bit 40, the scope from bit 48 */
+    mli_entry of; /* for mli_block_copy_out: the device, and rows and birth of one of its blocks */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
-    int lost;               /* 1: some blocks are in no group */
+    int lost;               /* how many there are; of them, shown */
     size_t groups, count;   /* groups: how many groups there are; count: how many of them, at the
                                start of `at`, are shown; both set by mli_leaks_sort */
     size_t room;            /* the number of groups that `at` has room for, a power of 2 */
@@ -27033,43 +26160,34 @@ typedef struct mli_leak_table {
 } mli_leak_table;
 
 /* Leaks by site. Each site has a sum of its own on each device, so the sums are right however many
-   groups there are. The groups tell the tags, scopes and devices of a site's blocks. If some of
-   these blocks are in no group, their tags, scopes and devices are not known. Blocks without a site
-   are added up by their tag. */
+   groups there are. The groups tell the tags, scopes and devices of its blocks, unless some are in
+   no group. Blocks without a site are added up by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a site, or of a tag, on one device */
     uint64_t bytes, blocks;
     uint32_t number; /* the number of this site in the list, from 1; 0 if the site is not listed */
 } mli_leak_sum;
-typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
-                                  devices */
+typedef struct mli_leak_site { /* the leaked blocks of a site, of all tags, scopes and devices */
     uint64_t bytes, blocks;
-    const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
-                            NULL if the blocks have neither */
+    const void *subject; /* the site's record, or the tag of blocks without one; NULL: neither */
     int is_site;
     size_t sum;                     /* the index of the site's sum in mli_leak_sites.sum */
-    uint32_t devices, tags, scopes; /* how many devices, tags and scopes the blocks have; if some of
-                                       the blocks are in no group, these numbers are not known, and
-                                       devices is 0 */
-    int untagged, unscoped;         /* untagged: 1 if some of the blocks have no tag; unscoped: 1 if
-                                       some of them are in no scope */
+    uint32_t devices, tags, scopes; /* how many the blocks have; not known, with `devices` 0, if
+                                       some of the blocks are in no group */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
     uint32_t dev;                   /* one of the blocks' devices */
     const char *tag, *scope;        /* one of the blocks' tags, and one of their scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the number of the last site, tag, scope and device that
-                                             is counted; later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the last site, tag, scope and device that is counted */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* for each row of a site: the sum of its blocks; then, for each row of a
-                            tag: the sum of its blocks without a site; NULL if there was no
-                            memory */
-    unsigned char *seen; /* for each tag, then each scope, then each device: the number of the last
-                            listed site that has it */
+    mli_leak_sum *sum;   /* for each row of a site the sum of its blocks, then for each row of a tag
+                            that of its blocks without a site; NULL: there was no memory */
+    unsigned char *seen; /* for each tag, scope, device: the last listed site that has it */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed, and how many have leaks */
-    unsigned char of[MLI_LEAKS]; /* for each group, the number of its site in the list, from 1; 0 if
-                                    the site is not listed */
+    unsigned char of[MLI_LEAKS]; /* each group's site in the list, from 1; 0: not listed */
 } mli_leak_sites;
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
@@ -27078,31 +26196,27 @@ typedef struct mli_leak_sites {
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* the most groups that mli_leak_add looks at */
 
-/* Allocates the groups of a table. Their number is a power of 2: at least 64 and at least twice the
-   number of blocks, but at most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is
-   zeroed. */
+/* Allocates the groups of a table: a power of 2, at least 64 and twice the number of blocks, but at
+   most MLI_LEAKS. Returns 0 if there is no memory. Requires: the table is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
     for (leaks->room = 64; MLI_LEAKS > leaks->room && leaks->room / 2 < blocks;) leaks->room *= 2;
     leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
     if (!leaks->at) leaks->room = 0;
     return leaks->at != NULL;
 }
-/* Frees the groups of a table. */
 MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks) {
     mli_own_free(lord, leaks->at, leaks->room * sizeof *leaks->at);
 }
-/* Adds a live block to the group of its site, tag, scope and device. Looks for this group, or for
-   an unused one, in at most MLI_LEAKS_TRIED places. If all these places have other groups, sets
-   `lost`, and replaces the smallest of these groups if it has fewer bytes than the block. If all
-   blocks belong to at most MLI_LEAKS / 2 groups, the probability that the table has every group is
-   about 99 %. If they belong to more, the table has the large groups, but the bytes of a group of
-   many small blocks may be too low. The sums of the table count every block in either case. */
+/* Adds a live block to the group of its site, tag, scope and device, in one of MLI_LEAKS_TRIED
+   places. If all have other groups, sets `lost`, and replaces the smallest if it has fewer bytes
+   than the block. With at most MLI_LEAKS / 2 groups the table has every group with a probability of
+   about 99 %. With more it has the large groups, but a group of many small blocks may be too low.
+   The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product's top 12 bits, which depend on
-                                                        every bit of the key */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* depends on every bit of the key */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -27148,8 +26262,7 @@ MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group
     info.site = mli_site_display_of(lord, info.site);
     return info;
 }
-/* Writes a group of leaks, as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is
-   0, leaves out the site. */
+/* Writes a group, as in "cuda:0 [weights] in load read_tensors loader.c:12", if `site` with it. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site) {
     const memlord_block_info of = mli_leak_info(lord, leak);
@@ -27205,8 +26318,7 @@ static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t firs
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* leaves out a row that was added since
-                                                              the capture */
+        if (!home || home == row || home > rows) continue; /* leaves out a row that is new */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -27266,9 +26378,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what was
-                                                                             added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what is
+                                                                             new */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -27295,8 +26406,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
     line->tag = (const char *)line->subject;
     line->tags = 1;
 }
-/* Lists the sites. Then sorts the groups, and finds the site of each group that is shown. Requires:
-   all blocks are added. */
+/* Lists the sites, sorts the groups, and finds the sites of these. Requires: all are added. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups) {
     uint32_t number;
     if (s->sum) {
@@ -27330,16 +26440,13 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from. A `dev` is the ledger's number of a
-   device, from 1. A `row` is the number of a tag, site or stack on one device. A line is an item of
-   a list in a report. The arena of a device is its bytes that are in no block. Stacks are samples
-   if only some allocs are picked to have a stack. May use the reading functions of books/ and
-   services/. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
+/* Owns mli_report, the capture that a report is written from. A line is an item of a list in a
+   report. Invariant: a capture changes nothing in the ledger. Locks: those of the reading
    functions; none during a call of the host's memlord_write_fn. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from the capture. It reads the whole lists of sites, scopes and events only while it writes them,
-   so the sum of such a list may differ from the capture. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once. It reads the
+   whole lists of sites, scopes and events only while it writes them, so their sum may differ from
+   the capture. */
 
 /* The maximum number of lines of each list in a report. */
 #define MLI_TOP_SITES 50
@@ -27351,39 +26458,29 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
 #define MLI_STREAMS 256 /* slots of the hash table of streams; at most half of them are used */
-#define MLI_SIZES 50    /* the number of size classes of blocks. Class 0 has blocks of 0 bytes.
-                           Class k has blocks of 2^(k-1) to 2^k - 1 bytes. The last class has
-                           blocks of 2^48 bytes, the most that a block can have */
+#define MLI_SIZES 50    /* size classes: 0 has blocks of 0 bytes, k those of 2^(k-1) to 2^k - 1, and
+                           the last those of 2^48 bytes, the most that a block can have */
 
-/* The lines of the lists that several formats write. UINT64_MAX stands for a value that is not
-   known, and INT64_MIN for a difference that is not known. In place of such a value TEXT
-   writes a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
+/* UINT64_MAX stands for a value that is not known, and INT64_MIN for such a difference: TEXT writes
+   a hyphen, JSON writes null, and PROMETHEUS writes no sample. */
 typedef struct mli_line { /* the first member of every struct that is a line */
     memlord_device device;
     uint32_t dev;     /* in the line of a tag: the ledger's number of the tag's device */
-    const char *name; /* the tag, scope or other name that the line is about; NULL if the line is
-                         about the whole device */
+    const char *name; /* what the line is about; NULL: the whole device */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* from the last sample of the capacity; `used` and `free`
-                                   include the change of the ledger's bytes since then */
+    uint64_t total, used, free; /* from the last sample, with the ledger's change since */
     uint64_t age;               /* the age of the capacity's last sample, in ns */
-    uint64_t limit, held;       /* the limit; the bytes that the host has reserved for later
-                                   allocs */
+    uint64_t limit, held;       /* the limit; the bytes that are reserved for later allocs */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* self: the bytes that the ledger knows; rest: the other bytes of
-                                   this process */
+    uint64_t self, rest;        /* self: what the ledger knows; rest: the others here */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
-    uint64_t neighbours;        /* the bytes that other ledgers hold on the device, as they say on
-                                   the pressure page, a file that ledgers share; UINT64_MAX if
-                                   they hold none */
-    int64_t unaccounted;        /* used - self - context - neighbours, with `total` in place of
-                                   `used` if `used` is larger */
-    uint64_t fullness;          /* the sort key: used / total in millionths of a percent, plus 1; 0
-                                   if the capacity is not known */
+    uint64_t neighbours;        /* what other ledgers on the pressure page hold; UINT64_MAX: none */
+    int64_t unaccounted;        /* used (at most total) - self - context - neighbours */
+    uint64_t fullness;          /* the sort key: used / total in 10^-8, plus 1; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
@@ -27397,9 +26494,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the sort key: stacks with live bytes come first, by their live bytes. The
-                     others follow, by the bytes that they allocated. If the report's `by_peak` is
-                     1, the bytes at the peak take the place of the live bytes */
+    uint64_t key; /* the sort key: those with live bytes come first, by these, then the others, by
+                     their allocated bytes; with `by_peak` those at the peak replace live ones */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the number of the innermost frame's node in the tree of stacks */
     memlord_stack_stat stat; /* the numbers of the stack; its frames are not filled in */
@@ -27423,99 +26519,73 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices at the capture; the numbers below are of that moment,
-                         too */
+    uint32_t devices; /* how many there were at the capture, as for the numbers below */
     size_t tags;      /* the number of tags, each counted once for each device */
     size_t tag_rows;  /* `tags`, plus the number of devices with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
     size_t accounts;       /* the number of open accounts */
     uint64_t tag_bytes;    /* the sum of the live bytes of all `tag_rows` lines */
-    uint64_t site_total;   /* the number of sites, each counted once for each device, plus the
-                              number of arenas; `site` has the largest sites and arenas */
+    uint64_t site_total;   /* the sites, by device, and arenas; `site` has the largest */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
-                              program. Sites and stacks are then in the order of their bytes at a
-                              peak, and otherwise in the order of their live bytes */
-    memlord_result result; /* the first error other than a failed write, for example that there was
-                              no memory for a list */
-    int exports;           /* 1: the ledger saves an export (a report that is saved at an interval),
-                              or did so before */
+                              program: sites and stacks are ordered by their bytes at a peak */
+    memlord_result result; /* the first error other than a failed write */
+    int exports;           /* 1: the ledger saves exports, or did so before */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* the age of the ledger (mli_ledger_age) at the capture, in ns */
     int ended;             /* 1: the program has ended, so what is live is never freed */
     mli_identity who;      /* the process that the report is about */
-    size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
-                              `lifetime` and `top_device` */
+    size_t device_size;    /* at `stat`, with `phys`, `sizes`, `lifetime` and `top_device` */
     uint64_t (*top_device)[2]; /* each device's peak and dev, the highest peak first */
     mli_tag_line *tag; /* the tags, by row; behind them, by device, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, *stat; /* the sums over all devices, and the statistics of each device, by
-                                   dev - 1 */
-    mli_phys_line *phys;        /* the physical devices; the array has one element more than there
-                                   are devices */
+    memlord_stats total, *stat; /* the sums over all devices; the statistics of each, by dev - 1 */
+    mli_phys_line *phys;        /* one element more than there are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* a binary heap of the largest blocks. Its elements are in `block`. The walk
-                        over all blocks uses it */
-    mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
-                              no stacks, or if there was no memory */
+    mli_largest top; /* a binary heap of the largest blocks, in `block`, for the walk over all */
+    mli_stack_line *stack; /* the largest stacks; NULL: there are none, or no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint64_t stack_rest_held;      /* the bytes that the stacks which are not in the list held at
-                                      the peaks of their devices */
-    uint32_t row_count;            /* the rows of all stacks are below this number; `stack_leak` has
-                                      as many elements */
-    mli_stack_leak *stack_leak;    /* the leaks of each stack, by the stack's row; later sorted, the
-                                      largest first */
-    mli_callers *callers; /* the callers of the site that is being written; NULL if no stacks are
-                             listed by site */
-    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL if there are no lists.
-                             site_stack[row of a site] is the row of the site's first stack.
-                             site_stack[site_rows + 1 + row of a stack] is the row of the site's
-                             next stack. 0 ends a list */
-    size_t stack_leaks, stack_leak_rows; /* how many stacks the sorted `stack_leak` has; how many
-                                            stacks have leaks in all */
+    uint64_t stack_rest_held;      /* what the others held at the peaks of their devices */
+    uint32_t row_count;            /* above the rows of all stacks; the size of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* the leaks of each stack, by row; later sorted */
+    mli_callers *callers; /* of the site that is being written; NULL: no stacks by site */
+    uint32_t *site_stack; /* for each site a linked list of its stacks; NULL: there are none. [row
+                             of a site] is the row of its first stack, [site_rows + 1 + row of a
+                             stack] that of the next one; 0 ends a list */
+    size_t stack_leaks, stack_leak_rows; /* how many are in `stack_leak`; how many there are */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots in `snapshot` from being freed */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_series_list series; /* the bytes of devices, tags and sites over these snapshots, and which
-                               of them grow */
+    mli_series_list series; /* their bytes of devices, tags and sites, and which of them grow */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* the scopes, by the scope's id */
-    mli_leak_table leaks;  /* groups of leaked blocks: live blocks that were allocated since `mark`
-                              and are not pending (waiting until the host's free takes effect) */
+    mli_leak_table leaks;  /* groups of leaked blocks, allocated since `mark` and not pending */
     mli_leak_sites leak_sites;           /* the sums of the leaked blocks, by site */
-    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted, with the largest
-                                            streams at the start */
-    size_t streams, stream_lines;        /* the number of streams in the table, and the number of
-                                            streams in the sorted list */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table of streams; later sorted */
+    size_t streams, stream_lines;        /* how many are in the table; in the sorted list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: stream_rest also has streams for which the table had
-                                            no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the host's mistakes, in the order that
-                                                mli_report_mistakes explains */
+    int streams_lost;                    /* 1: stream_rest has some that found no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* in the order that mli_report_mistakes explains */
     size_t mistakes;
     uint64_t mistakes_more; /* how many mistakes are not in the list */
     uint64_t mark; /* the number of the last mark (see memlord_mark); 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, from 0.1 to 1 s,
-                                from 1 to 10 s, and longer. Counts the blocks whose alloc and free
-                                are both in the event ring */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of a scope, the scope with the
-                                             most bytes first */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many blocks lived less than 0.1 s, to 1 s, to 10 s,
+                                and longer, if the ring has both alloc and free */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of the largest scopes */
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* the memory into which mli_cpu_resident reads files */
     uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
-    mli_holders holders; /* the tags and sites that held most at the peak of the device that is
-                            being written */
+    mli_holders holders; /* what held most at the peak of the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* the invocations of the scope that is being written */
     memlord_part_info part[16];       /* some parts of the block that is being written */
-    char part_text[2048];             /* the text that is being composed: what a verdict (see
-                                         reports/answers.h) says about one device */
+    char part_text[2048];             /* the text of a verdict on a device */
     uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
@@ -27528,8 +26598,7 @@ typedef struct mli_route_line { /* what was moved and copied from one device to 
 
 /* -- the capture -- */
 
-/* Returns the device with the ledger's number `dev` as an int (mli_device_code), which %i takes in
-   a format string. */
+/* Returns the device with a dev as an int (mli_device_code), for %i in a format string. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
 }
@@ -27542,8 +26611,7 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     mli_stack_leak *leak;
     if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
                                                                             without a stack, or with
-                                                                            one that was added since
-                                                                            the capture */
+                                                                            a new one */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -27568,19 +26636,16 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-/* Returns the name of the tag whose bytes a series has (see reports/growth.h). Returns NULL for the
-   bytes that have no tag, and for a series of a site or a device. */
+/* Returns the tag whose bytes a series has; NULL: those without a tag, of a site or of a device. */
 MLI_PRIVATE MLI_COLD const char *mli_series_tag(memlord *lord, const mli_series *s) {
     if (s->book != MLI_BOOK_TAG || !s->row) return NULL;
     return (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
 }
-/* Returns the site whose bytes a series has. Returns NULL for the bytes that have no site, and for
-   a series of a tag or a device. */
+/* Returns the site whose bytes a series has, or NULL if it is not that of a site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_series_site(memlord *lord, const mli_series *s) {
     return s->book == MLI_BOOK_SITE && s->row ? mli_row_site(lord, s->row) : NULL;
 }
-/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
-   rank 0. */
+/* Writes a shape such as "[4096,128]", with `between` for the comma; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -27589,8 +26654,8 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
     }
     if (meta->rank) mli_put_str(o, "]");
 }
-/* Walks the pairs of devices between which a block was moved or copied since the last reset.
-   Returns the pair after `route`, the newest pair if `route` is NULL, or NULL at the end. */
+/* Walks the pairs of devices between which a block was moved or copied since the last reset:
+   returns the one after `route`, the newest if that is NULL, or NULL at the end. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
     if (route)
         route = route->next;
@@ -27661,8 +26726,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
-                                                         the capture began */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that is new */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
                                                                             blocks, because the host
                                                                             has freed them */
@@ -27681,8 +26745,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
-    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
-                       vacant */
+    uint64_t key;   /* the storage, with its device type in the top bits; 0: vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -27714,8 +26777,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
-                                                                     then used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -27727,8 +26789,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_own_free(r->lord, spans, (size_t)size * sizeof *spans);
 }
 
-/* Returns the name of the checkpoint (a snapshot with a name) that has the most live bytes, or NULL
-   if there is no checkpoint. */
+/* Returns the name of the checkpoint that has the most live bytes, or NULL if there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r) {
     const mli_snapshot *best = NULL;
     uint32_t i;
@@ -27799,8 +26860,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
-   unknown capacity come last. */
+/* Captures each physical device with a known capacity or a limit, the fullest first. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
     for (i = 0; i <= r->devices && r->phys; i++) {
@@ -27813,8 +26873,7 @@ static void mli_report_phys_all(mli_report *r) {
                                            sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
-/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
-   known. */
+/* Returns the line of a device's phys, or NULL if neither its capacity nor a limit is known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     const mli_phys *phys = mli_phys_at(r->lord, dev);
     size_t i;
@@ -27879,8 +26938,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   accounts. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, and counts all of these. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -27897,7 +26955,6 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* Returns the bytes of a device's arena. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
@@ -28013,8 +27070,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. If there is no memory, the report has no
-   devices. */
+/* Allocates the lists by device. If there is no memory, the report has no devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
     r->device_size = n * (sizeof *r->stat + sizeof *r->sizes + sizeof *r->lifetime +
@@ -28031,9 +27087,8 @@ static MLI_COLD void mli_report_devices(mli_report *r) {
     r->devices = (uint32_t)n;
 }
 
-/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
-   report. Requires: r is zeroed except for `whole`, `exports`, the output, and the snapshots with
-   their reader. */
+/* Captures a report: no device, tag, site or scope that is new afterwards is in it. Requires: r is
+   zeroed except for `whole`, `exports`, the output, and the snapshots with their reader. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -28048,9 +27103,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
-    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* is read before the number of devices, so
-                                                        that the report has the device of every
-                                                        tag */
+    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* read before the devices, so that the report
+                                                        has that of every tag */
     mli_report_devices(r);
     if (!r->devices) r->tags = 0;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
@@ -28092,7 +27146,6 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
-/* Frees the lists of a captured report. */
 MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
     memlord *lord = r->lord;
     mli_own_free(lord, r->stack, r->stack_room * sizeof *r->stack);
@@ -28106,24 +27159,19 @@ MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds the callers of a site: the functions that the site was called from. In each stack of the
-   site the caller is the innermost function that is in no standard library and is not the site's
-   own function. A row is the number of a site on one device, or the number of a stack. A node is a
-   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
-   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
-   functions. */
+/* Finds the callers of a site. In each stack of the site the caller is the innermost function that
+   is in no standard library and is not the site's own function. Owns the list of the stacks of each
+   site in the report. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one more entry, which has no function */
+#define MLI_CALLERS 64 /* the most that are listed for a site; one more entry has the rest */
 
-/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
-   numbers are estimates if only some allocs have stacks. */
+/* What was allocated at a site when one function called it, an estimate if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* at_peak_bytes, if the report orders its lists by these and a caller has any;
-                       otherwise live_bytes, if a caller has any; otherwise alloc_bytes */
+    uint64_t share; /* at_peak_bytes, if the report is in this order and a caller has any; else
+                       live_bytes, if a caller has any; else alloc_bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -28134,9 +27182,8 @@ struct mli_callers {
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
     memlord *lord;
-    uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function in the frame, which has several if some are inlined; a
-                                walk starts at the innermost frame, with index 0 */
+    uint32_t node, function; /* the frame to look at next, and the next function inlined in it; a
+                                walk starts at the innermost frame, with 0 */
 } mli_own_walk;
 
 /* --------------------------------------------------------------------- src/reports/callers.c -- */
@@ -28154,8 +27201,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         return;
     }
     r->site_stack = (uint32_t *)(void *)(r->callers + 1);
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest comes first in a list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
                                                        one that is newer than the capture */
@@ -28189,8 +27235,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
-/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
-   "xstrdup". */
+/* Returns 1 if a function seems to allocate for others: "xmalloc", "PoolAlloc", "xstrdup". */
 static MLI_COLD int mli_allocates_by_name(const char *function) {
     static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
     const char *word, *at;
@@ -28265,9 +27310,8 @@ static MLI_COLD void mli_callers_sort(mli_callers *callers) {
         callers->at[k] = moving;
     }
 }
-/* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
-   known only if the functions in its stacks have names. */
+/* Returns the callers of the site `row`, in memory that the next call overwrites, or NULL if none
+   is known. Those of a site in no standard library are known only by names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row) {
     mli_callers *out = r->callers;
     const memlord_site *site;
@@ -28291,16 +27335,11 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
-   first words, and a part for each device that it is about. Anomalies count mistakes of the host
-   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
-   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
-   reports/capture, reports/callers, reports/growth and the reading functions of services/. Locks:
-   none. */
+   says what is bad, what grows, who holds or held most, or what is odd; its head is its first
+   words, and it has a part for each device. Owns no state. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
-                               first screen of TEXT */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and on the first screen of TEXT */
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
@@ -28309,8 +27348,7 @@ MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t r
 /* -- anomalies and drops -- */
 
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
-                                                              that follows */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind follow */
 /* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
    totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
@@ -28333,10 +27371,8 @@ typedef char mli_check_anomalies
     [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
 #undef MLI_X
 
-/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
-   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
-   call. */
+/* Finds the next anomaly or drop of a device or, if `dev` is 0, of all devices and of none. Returns
+   its name, or NULL at the end, and sets *v to the count. *i is the position, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
@@ -28349,8 +27385,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
-   mli_anomaly_columns. */
+/* Writes an anomaly, as in "unknown_frees 1": that before index `i` of mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -28360,8 +27395,8 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
     return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
 }
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
-   writes those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device, or of all devices if dev is 0, in one line that
+   begins with `head`, if there are any. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev) {
     const char *name;
@@ -28378,14 +27413,12 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
-   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
-   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
-   parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each of at most MLI_FIRST_DEVICES
+   devices. The head of the kind and one part are a sentence of at most 25 words, where a name
+   counts as one. A part is composed in r->part_text, and each format writes it in its own way. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
-   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
-   mli_verdicts_write). */
+/* The kinds of verdicts in their order, with a name for JSON, a head, and a word for how bad it is,
+   or "". Anomalies that lost bytes are bad, and come earlier (see mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -28439,8 +27472,7 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
-   since mark 1". */
+/* Writes the head of a kind of verdict; that of the leaks with the mark: "leaks since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
@@ -28479,8 +27511,7 @@ static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
     mli_verdict_head(w);
     return 1;
 }
-/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
-   is about no device. */
+/* Writes a composed part. `device` has the code of its device, or is NULL. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -28533,8 +27564,7 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
-   MiB". */
+/* Writes such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -28544,8 +27574,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
-                                                   them */
+        for (dev = 1; dev <= r->devices; dev++) /* with mapped files, which the limit counts */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -28603,9 +27632,8 @@ static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
 }
 
 /* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
-   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
-   if some are in no scope. */
+   x.c:3", or how many there are, as in " cpu with 3 tags in 300 scopes f x.c:3". Writes "partly
+   [kv]" or "partly in decode" if some of the blocks have none. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -28638,8 +27666,7 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
 }
 
 /* Writes the caller that more than half of a site's bytes come from, as in ", mostly from load
-   loader.c:10". Writes nothing if there is no such caller. Takes the bytes at the peak if `peak` is
-   1, and else the live bytes. */
+   loader.c:10", if any. Takes the bytes at the peak if `peak` is 1, else the live bytes. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -28667,8 +27694,7 @@ static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book)
             return &r->series.grows[i];
     return NULL;
 }
-/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
-   "it grows". */
+/* Writes "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or "it grows". */
 static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
     w->site = mli_series_site(w->r->lord, s);
     w->tag = mli_series_tag(w->r->lord, s);
@@ -28747,8 +27773,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites, live);
     tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* leaves out the site, because the arena is already written in place of the
-                        tag */
+        site = NULL; /* the arena is already written in place of the tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -28837,9 +27862,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
-   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
-   were lost, the number of bytes. */
+/* Returns the weight of a device's anomalies, or 0. The heaviest kind decides, and then the number
+   of anomalies or, if bytes were lost, of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -28886,8 +27910,7 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
-   mistakes first. */
+/* Writes such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {
@@ -28977,8 +28000,7 @@ MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw) {
     mli_put_str(o, " s");
 }
 
-/* Writes the members of JSON that say which process a report is about, and when its ledger was
-   made. */
+/* Writes the members of JSON that say which process a report is about, and since when. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
     const char *program = *r->who.program ? r->who.program : NULL;
     const char *host = *r->who.host ? r->who.host : NULL;
@@ -28989,10 +28011,9 @@ MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
 }
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
-   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
-   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
-   r->out.name_max. */
+   holds or held most, then what is odd; in most kinds the devices with the highest peaks first.
+   Writes the sentences `first` to `last` - 1, from 0, and returns how many there are. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -29003,7 +28024,6 @@ MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_
     mli_verdicts_write(&w);
     return w.sentences;
 }
-/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_verdict_writer w;
     memset(&w, 0, sizeof w);
@@ -29017,28 +28037,22 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
-   formats. A frame is a site, a scope, a return address, or words such as "(arena)". Frames, sites,
-   tags and scopes have numbers from 1. The arena of a device is its bytes that are in no block.
-   Owns no state. May use reports/capture and the reading functions of books/. Invariant: the number
-   of a site or tag is that of its row, which is the ledger's record of a site or tag on one device.
-   What the ledger adds while a writer runs has no number here, and is left out. Locks: those of the
-   reading functions; none during a call of the host's memlord_write_fn. */
+   formats. A frame here is a site, a scope, a return address, or words such as "(arena)". Owns no
+   state. Invariant: the number of a site or tag is that of its row; what the ledger adds while a
+   writer runs is left out. Locks: those of the reading functions; none during a call of the host's
+   memlord_write_fn. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A live block that the walk over the ledger has read, or the block of an event in the ring, which
-   has the latest events of the ledger. The bytes of an arena also count as a block, at an address
-   that no other block has. */
+/* A live block that the walk over the ledger has read, or that of an event in the ring. The bytes
+   of an arena also count as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0 means no stream */
     uint32_t frame;           /* the number of the frame that is the block's site */
-    uint32_t tag, scope;      /* the numbers of the block's tag and scope; 0 if the block has no tag
-                                 or scope, or if the tag or scope has no number */
-    uint32_t node;            /* the node of the block's stack in the tree of stacks; 0 if the block
-                                 has no stack. A writer uses `frame` only if this is 0 */
-    uint32_t blocks;          /* how many blocks this one stands for, because several blocks of one
-                                 stack may be written as one */
+    uint32_t tag, scope;      /* the numbers of its tag and scope; 0: none, or no number */
+    uint32_t node;            /* the node of its stack; if it is 0, a writer uses `frame` */
+    uint32_t blocks;          /* how many blocks of one stack are written as this one */
     unsigned char dev, state; /* dev: the number of the device; state: MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -29050,39 +28064,32 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report. It is the first member of every writer's state. The
-   members below `o` are the highest numbers of their kind; numbers begin at 1. */
+/* What each writer reads besides the report: the first member of its state. The members below `o`
+   are the highest numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* a site or a tag has a number for each of its
-                                              devices */
-    uint32_t nodes, places; /* the nodes in the tree of stacks, and the return addresses in them; 0
-                               if the format has no stacks */
+    uint32_t devices, sites, tags, scopes; /* sites and tags have one for each device */
+    uint32_t nodes, places; /* nodes, and return addresses in them; 0: no stacks */
     uint32_t stacks; /* the number of the last stack; 0 if the format has no stacks */
 } mli_export;
 
-/* Kinds of frames that stand for something other than a place of code: blocks without a site, the
-   arena, blocks that are freed, and what a list of the largest sites leaves out. */
+/* Frames that are no place of code: blocks without a site, the arena, blocks that are freed, and
+   what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
-    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
-                                 file of the module */
-    uint32_t dev, caller;     /* dev: the device of the frame, or 0 if it has none; caller: in the
-                                 frame of a scope, the number of the outer scope's frame; 0 if there
-                                 is no outer scope */
+    uint64_t line, offset;    /* its line in the file; the address's offset in the module's file */
+    uint32_t dev, caller;     /* its device, or 0; of a scope: the frame of the outer scope, or 0 */
     uint32_t count;           /* how many functions are at the frame, at least 1 */
-    const mli_functions *functions; /* the functions that are inlined at the frame; NULL if there is
-                                       one function */
+    const mli_functions *functions; /* those that are inlined at the frame; NULL: there is one */
 } mli_frame_name;
 
-/* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
-   its site if it has no stack. Then come those of its scopes. */
+/* The frames of a block, the innermost first: its stack or its site, then its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
@@ -29090,16 +28097,14 @@ typedef struct mli_stack {
 /* A live block of the ledger. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks this one stands for, because only some blocks are picked to
-                     have a stack; 0 if it was not picked */
+    double scale; /* how many blocks this one stands for as a sample; 0: it was not picked */
 } mli_alive;
 
-/* Calls fn for each live block of the ledger, until fn returns other than 0. Leaves out blocks of
-   devices without a number. If there is no memory, the report fails. */
+/* Calls fn for each live block, until fn returns other than 0, without those of devices that have
+   no number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 
-/* For each device whose arena has bytes, calls `put` once for the bytes without a tag, and then
-   once for the bytes of each tag. */
+/* For each arena with bytes, calls `put` for those without a tag, then for those of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 
 /* Calls `put` for the parts of a block. Returns how many of the block's bytes are in no part. */
@@ -29112,8 +28117,7 @@ typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* Calls `write` with a state of `size` bytes, which begins with an mli_export and is zero after it.
-   If there is no memory for the state, the report fails. */
+/* Calls `write` with a state of `size` bytes, zero behind its mli_export, if there is memory. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer)) {
     memlord *lord = r->lord;
     mli_export *x = (mli_export *)mli_own_alloc(lord, size);
@@ -29132,7 +28136,6 @@ MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*writ
     mli_own_free(lord, x, size);
 }
 
-/* Returns the device with the ledger's number `dev`. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
 }
@@ -29149,31 +28152,26 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
 }
-/* Returns the number of a scope's frame. If id is 0, returns the last number before the frames of
-   scopes. */
+/* Returns the number of a scope's frame; for id 0 the last number before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
     return x->sites + x->devices * MLI_FRAME_KINDS + id;
 }
-/* Returns the number of the frame of a return address. `place` is the number of the address in the
-   tree of stacks. */
+/* Returns the number of the frame of a return address, which has the number `place`. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
-/* Returns the number of frames. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
                                                                                       x->places); }
 /* Makes the writer use whole stacks in place of sites, if the ledger takes stacks. The return
-   addresses of the numbered nodes in the tree of stacks then have frame numbers, too. */
+   addresses of the nodes then have frame numbers, too. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
-                                                of all these stacks have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that all their nodes have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
 
-/* Returns the site of a frame, or NULL if the frame is no place of code. Looks up the name of a
-   return address. */
+/* Returns the site of a frame with the name of its address, or NULL if it is no place of code. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
     const uint32_t first = mli_frame_of_place(x, 0);
     if (frame <= x->sites) return mli_row_site(x->lord, frame);
@@ -29192,8 +28190,7 @@ static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
     f->file = site->file;
     f->line = mli_site_line(site);
 }
-/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
-   one. Requires: i is below the count. */
+/* Gives a frame the name of function i, from 0, the innermost. Requires: i is below the count. */
 MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i) {
     if (f->functions) mli_frame_name_set(f, &f->functions->at[i].at);
 }
@@ -29244,8 +28241,8 @@ MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_
 
 /* -- walking the live blocks -- */
 
-/* Makes a block. `where` has the numbers of its site, tag and scope, packed as in an event. Leaves
-   out a number that the ledger gave after the capture. */
+/* Makes a block. `where` has its site, tag and scope, packed as in an event; a number that the
+   ledger gave after the capture is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where) {
@@ -29417,10 +28414,8 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* ----------------------------------------------------------------------- src/reports/lists.h -- */
 
-/* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
-   tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
-   table. May use reports/capture, and reports/growth and reports/leaks for the types of lines. Owns
-   no state. Locks: none. */
+/* Has the table of the columns that the lists of TEXT and JSON have: one row of the table for each
+   number that a line has. Owns no state. Locks: none. */
 
 /* The lists, with the type of their lines. */
 #define MLI_LISTS(X)                                                                               \
@@ -29445,8 +28440,7 @@ typedef enum mli_list {
 
 #include <stddef.h> /* offsetof */
 
-/* The kinds of columns, which say how TEXT writes a number. JSON writes every number as an
-   integer. */
+/* The kinds of columns: how TEXT writes a number. JSON writes an integer. */
 enum {
     MLI_CELL_BYTES,
     MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
@@ -29536,8 +28530,7 @@ typedef struct mli_column {
     int kind;
     uint64_t value; /* the number that the line has in this column */
 } mli_column;
-/* Goes to the next column of a list. Reads the line's number in that column, unless `line` is NULL.
-   Returns 0 after the last one. */
+/* Goes to the next column of a list, with the line's number, if any. Returns 0 after the last. */
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;
@@ -29555,8 +28548,7 @@ static int mli_column_in_text(const mli_column *c, int errors) {
     return *c->heading && (errors || c->kind != MLI_CELL_ERROR);
 }
 
-/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
-   standard errors only if `errors` is 1. */
+/* Writes the headings of a list in TEXT, as wide as its columns; that of errors if `errors`. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors) {
     static const char blanks[] = "            "; /* as wide as a number */
     mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
@@ -29566,8 +28558,7 @@ MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int error
             mli_put_str(o, c.heading);
         }
 }
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
-   list. */
+/* Writes the numbers of a line, which has the type of the list in MLI_LISTS, into these columns. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors) {
     mli_column c = {0, NULL, NULL, 0, 0}; /* before the first column */
     while (mli_column_next(&c, list, line)) {
@@ -29594,17 +28585,15 @@ MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *l
 
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
-   frame is a return address of a stack. Owns no state. May use reports/capture, reports/answers,
-   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
+/* Writes JSON, schema memlord/2. A brief report is the one inside the HTML page. Owns no state.
+   Locks: none. */
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
 
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
-                         last */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
     uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
                          from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
@@ -29825,7 +28814,6 @@ static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     }
     mli_put_str(r->o, "]");
 }
-/* Writes the frames of a stack, the innermost first. */
 static MLI_COLD void mli_json_stack(const mli_json_writer *w, uint32_t node) {
     mli_jsonf(w->r->o, ",\n{'frames':[");
     for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
@@ -29976,8 +28964,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles
-   expect. */
+/* Writes the scopes, twice: also under the keys that readers of older profiles expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -30056,8 +29043,7 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes "device":..., and the tag or the site whose bytes a series has. A series of a device has
-   neither. */
+/* Writes "device":..., and the tag or the site, if any, whose bytes a series has. */
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
@@ -30094,8 +29080,7 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
-   live bytes at the end. */
+/* Writes the summary: checkpoints, the peak, the highest checkpoint, the live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[", (uint64_t)r->snapshots);
@@ -30264,8 +29249,7 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings that events refer to. `used` is 0 if there are no events; only the string ""
-   is then written. */
+/* Writes the strings of the events. `used` is 0 if there are none, but for the string "". */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -30373,8 +29357,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
-                       2^53 */
+    mli_jsonf(r->o, /* as text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx'",
               mli_device_code(b->device), b->storage);
     mli_list_json(r->o, MLI_LIST_BLOCKS, b);
@@ -31492,13 +30475,9 @@ static const uint64_t mli_html_packed[] = {
 
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture, which has the lists that a report is written from. A snapshot is the
-   live bytes at one moment, and a checkpoint is a snapshot with a name. Leaks are the live blocks
-   that were allocated since the last mark. Owns no state. May use reports/capture, reports/answers,
-   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
+/* Writes TEXT from a capture. Owns no state. Locks: none. */
 
-/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The full lists
-   follow. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts on top. The lists follow. */
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
@@ -31515,16 +30494,14 @@ enum {
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
 #define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites with leaks that are shown */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks (by tag, scope and device) that are shown
-                                  below their site */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks that are shown below their site */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many items a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
-   is the word for one item. */
+/* Writes "... and 1 more tag" or "... and 2 more tags". `one` is the word for one item. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -31682,8 +30659,7 @@ static void mli_text_sites(mli_report *r, size_t most) {
 }
 
 /* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
-   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
-   shown as its innermost frame. */
+   cache.c:7 < load main.c:3 < ...", or else its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     mli_own_walk walk = {NULL, 0, 0};
     const memlord_site *at;
@@ -31722,10 +30698,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
-        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because there may be live
-                                                                          blocks that were not
-                                                                          picked as samples */
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* not known, because live
+                                                                          blocks may not be
+                                                                          picked */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -31796,9 +30771,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
-   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
-   pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc",
+   without the hit rate, and without rates of which nothing was counted. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -31809,8 +30783,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
-                                                                       success_rate is known here */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -31932,8 +30905,7 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
-/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
-   20. */
+/* Writes one line for all snapshots, and one for each of at most 20 checkpoints. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -31971,15 +30943,13 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     mli_text_more(r, r->series.growing_all, r->series.growing, "line");
 }
 
-/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
-   ...". If the tags and sites were recorded when less was live than at the peak, writes "noted at
-   12 MiB of 12.5 MiB". */
+/* Writes such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...", with
+   "noted at 12 MiB of 12.5 MiB" if the holders are of another moment. */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
-                                                        tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags: there are none */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -31988,9 +30958,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the line of a site with leaks. If the site's blocks differ in tag, scope or device, also
-   writes the largest groups of them below that line. The blocks of a group have the same tag, scope
-   and device. */
+/* Writes the line of a site with leaks and, if its blocks differ in tag, scope or device, the
+   largest groups of them below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -32011,8 +30980,7 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
-   281 blocks". */
+/* Writes the sum of the other leaks, as in "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -32070,8 +31038,7 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the live bytes that each tag has on a physical device, as in " (weights 40 GiB, ...,
-   untagged 1 GiB)". */
+/* Writes the tags on a physical device, as in " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -32088,9 +31055,8 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
-   processes there. */
+/* Writes "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + context 500 MiB
+   + unaccounted 9.5 GiB", and another line for the other processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -32156,8 +31122,7 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 typedef struct mli_wrap {
     mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks come before the next word */
+    size_t column, blanks;    /* the columns of the line so far; the blanks before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -32181,8 +31146,7 @@ static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
-                                                                   of UTF-8, and so a column */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: begins a character */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)
@@ -32305,8 +31269,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
-   reports/text, reports/json and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
 #endif
@@ -32357,9 +31320,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* Reads the ring, which has the latest events of the ledger, up to the moment of a report, for
-   TRACE and MEMORY_VIZ. Owns the table of the last event of each storage (the address or handle of
-   a block). May use reports/export. Locks: none. */
+/* Reads the ring up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of the last
+   event of each storage. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -32370,23 +31332,20 @@ typedef struct mli_export_event {
     uint32_t kind, thread;
 } mli_export_event;
 
-/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   events of devices that the report does not have. If there is no memory, the report fails. */
+/* Calls fn for the ring's events up to the report, the oldest first, without those of devices that
+   the report does not have. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL if there is no ring or no memory */
-    uint64_t size, used; /* the number of slots, which is a power of two; the number of slots in
-                            use */
+    uint64_t size, used; /* the slots, a power of two; those in use */
     uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By the device's number: the bytes that the device's events add, and the number of these
-       events. */
+    /* By dev: the bytes that the device's events add, and the number of these events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by the tag's row: the bytes that the tag's events add; NULL if the caller
-                         wants no sums */
+    int64_t *tag_sum; /* by the tag's row: the bytes that its events add; NULL: not wanted */
 } mli_last_events;
 
 #endif
@@ -32398,9 +31357,8 @@ typedef struct mli_last_events {
 /* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
-/* Returns the last event of a block's storage. If there is none, returns the vacant slot for it. A
-   vacant slot has a dev of 0. Returns NULL if there is no table. The table has open addressing by
-   device type and address. */
+/* Returns the last event of a block's storage, else the vacant slot for it, with a dev of 0.
+   Returns NULL if there is no table. It has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of) {
     const memlord *lord = last->x->lord;
@@ -32443,8 +31401,7 @@ MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
     int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
     return (adds - takes) * (int64_t)e->of.bytes;
 }
-/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free that begins
-   to wait. */
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a deferred free. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
     return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
            e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
@@ -32490,23 +31447,20 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
 /* Writes MEMORY_VIZ, a Python pickle for PyTorch's memory viewer. The memo of a pickle numbers
-   items that were written, so that they can be repeated by their number. The ring has the latest
-   events of the ledger. A storage is the address or handle of a block. Owns no state. May use
-   reports/export and reports/ring. Locks: none. */
+   items that were written, so that they can be repeated by their number. Owns no state. Locks:
+   none. */
 
 /* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
    (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
-   block is a segment of its own, so that its bytes lie in a segment at every step. The arena of a
-   device is a segment, too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
-   The event of an alloc or a move has these frames, too; another event has the site of its call.
-   The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
-   CUDA devices keep their index. The other devices come after them. The key "memlord" lists all
-   devices, and the anomalies and drops that are not 0. Traces come from the ring of events. If the
-   ring has events of a storage, its segment is as the last of these events left it, so that viewers
-   can walk back from there. The first time a word, tag or frame occurs, it is written in full.
-   After that it is written as its number in the pickle's memo. Words have the lowest numbers. Tags
-   and frames have the numbers after these, in the order in which they first occur. */
+   block is a segment of its own, so that its bytes lie in a segment at every step, and so is each
+   arena, at an address that no block has. Blocks of no bytes are left out. The frames of a block,
+   and of the event of an alloc or a move, are its stack or else its site, then its scopes as the
+   callers; another event has the site of its call. The category of a block is its tag; its parts
+   are under "parts", which viewers skip. CUDA devices keep their index, and the others come after
+   them. The key "memlord" lists all devices, and the anomalies and drops. If the ring has events of
+   a storage, its segment is as the last of them left it, so that viewers can walk back from there.
+   A word, tag or frame is written in full at first, and then as its number in the memo: words have
+   the lowest numbers, then tags and frames in the order in which they first occur. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 #endif
@@ -32515,8 +31469,7 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
-                              them as the arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items that are appended at once, as arguments of one call */
 #define MLI_VIZ_WORDS 128
 
 /* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
@@ -32532,15 +31485,13 @@ typedef struct mli_viz_writer {
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
-                              not used */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0: unused */
     mli_viz_memo *memo;    /* an array: the memo's number of each tag, by the number of the tag;
                               then the memo's number of each frame, by the number of the frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
                               parts: how many parts of the latest block are written */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
-                                                the format */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number in the format */
     uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
@@ -32564,8 +31515,7 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, and by its number in the memo
-   afterwards. */
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -32637,15 +31587,13 @@ static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) 
     w->numbers += count;
     return 0;
 }
-/* Code "r" gives the item that was written last a number in the memo. Code "j" writes the item that
-   has this number. */
+/* Gives the last item a number in the memo (code "r"), or writes the item of a number ("j"). */
 static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
     mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame into a list that has n items. Returns the number of items that
-   the list has then. */
+/* Writes the functions of a frame into a list of n items, and returns its new length. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -32706,7 +31654,6 @@ static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
             part->offset, part->bytes);
 }
 
-/* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
     int pending = b->state & MLI_BLOCK_PENDING;
     if (!b->bytes) return;
@@ -32743,8 +31690,7 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
-   blocks. */
+/* Writes the blocks that live by the ring's events, but are no longer in the map. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -32812,8 +31758,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events the format
-   needs. */
+/* Gives the devices their numbers. Returns how many lists of events the format needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -32870,52 +31815,41 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples: if only
-   some blocks are picked to have a stack. A whole is what is divided, such as the live blocks of a
-   site. A share is what one stack gets of it. A frame is a site or another name by which blocks are
-   shown. May use reports/export. Locks: none. */
+/* Owns the table that divides the blocks of a site among its stacks, if stacks are samples. A whole
+   is what is divided, such as the live blocks of a site. A share is what one stack gets of it.
+   Locks: none. */
 
-/* The figures of sites are exact. Those of stacks come from samples, because only some blocks are
-   picked for a stack. A stack gets the blocks that were picked, and a share of the other blocks of
-   its site. The share is in proportion to the blocks that the stack's samples stand for, without
-   the samples themselves. The stacks then add up to the site, and a block that was picked keeps its
-   own bytes. If a site has no sample, its blocks stay with the site, as a stack of one frame. Live
-   blocks are divided by site, tag and scope. Freed blocks are divided by site. The allocs of a site
-   are its live and its freed blocks together. */
+/* The figures of sites are exact; those of stacks come from samples. A stack gets the blocks that
+   were picked, with their own bytes, and a share of the other blocks of its site, in proportion to
+   those that its samples stand for without the samples themselves. The stacks then add up to the
+   site. If a site has no sample, its blocks stay with it, as a stack of one frame. Live blocks are
+   divided by site, tag and scope, and freed blocks by site; the allocs of a site are both
+   together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* Of the blocks that were not picked, a stack gets at most this many times the number that its
-   samples stand for. The site keeps the remainder, which must come from stacks without a picked
-   block. */
+/* A stack gets at most this many times the number that its samples stand for. The site keeps the
+   rest, which must come from stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
-   of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
-   device. */
+/* A whole, whose numbers are exact, or the share of one stack in it. A whole is the live blocks of
+   a site, tag and scope, the allocs of a site, or the allocs of a device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame: the frame of the site, or 0 for the allocs of a
-                                   device */
+    uint32_t frame, tag, scope; /* frame: that of the site, or 0 for the allocs of a device */
     uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
-    uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
-                                   is the last share */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: this is the last */
     unsigned char dev;          /* the device; 0 if the entry is vacant */
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
-    unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
-                                   among them */
-    int64_t value[2];           /* blocks and bytes: at first those that were picked as samples,
-                                   later all blocks of the share */
-    double rest[2];             /* the blocks and bytes that the samples stand for, without the
-                                   samples themselves */
+    unsigned char has_live;     /* 1: the allocs of a site, with all of its live blocks */
+    int64_t value[2];           /* blocks and bytes: first the picked ones, later all */
+    double rest[2];             /* what the samples stand for, without themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* a table with open addressing; NULL if stacks are not samples */
-    size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
-                         use */
+    size_t cap, used; /* the number of entries, a power of two; those in use */
     mli_portion none; /* the entry that callers get if there was no memory for a new one */
-    /* By the device's number: the allocs of sites or stacks so far, and their bytes. Used if there
-       are no shares. */
+    /* By dev: the allocs of sites or stacks so far, and their bytes, if there are no shares. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
@@ -32929,15 +31863,13 @@ typedef struct mli_group {
 typedef struct mli_groups {
     mli_export *x;
     void *writer;
-    void (*put)(void *writer, const mli_group *group); /* NULL if an evicted group need not be
-                                                          written */
+    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
     mli_part_fn put_part;
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
-   allocs of each stack. Then calls put, for each device, for the allocs that have no site. If
-   stacks are samples, the numbers of a stack are those of its share. */
+/* Calls put for the allocs of each site or, in a format with stacks, of each stack or its share,
+   since the last reset, then, for each device, for those that have no site. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 #endif
@@ -33010,9 +31942,8 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
-                                                entry, even if there were none since the last
-                                                reset */
+        (void)mli_portion_of(t, b, node, 1); /* so that they have an entry, even without allocs
+                                                since the last reset */
     }
 }
 /* Adds to the share of each stack the allocs that the ledger has counted for it. */
@@ -33032,8 +31963,7 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds an entry for the allocs of each site, for all allocs of each device, and for the allocs of
-   each device that have no site. */
+/* Adds an entry for the allocs of each site, of each device, and of each device without a site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -33072,8 +32002,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
-   `value`. */
+/* Returns the weight of a share in its whole: its `rest` or, if `all`, its `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -33159,9 +32088,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
-   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
-   again. */
+/* Subtract the live blocks of a site or stack from its allocs, so that only the freed ones are left
+   there, and add the shares of the live blocks again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -33198,8 +32126,7 @@ static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, i
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
-   bytes. */
+/* Divides a whole among its stacks. It keeps what no stack gets. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -33215,8 +32142,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
     mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
-/* Makes the shares if stacks are samples, else makes no table. If there is no memory, the report
-   fails. Requires: t is zeroed. */
+/* Makes the shares if stacks are samples and there is memory. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
     MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
@@ -33249,8 +32175,7 @@ MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t) {
     mli_own_free(t->x->lord, t->at, t->cap * sizeof *t->at);
 }
 
-/* Calls put for every live block, then for the arenas. The blocks of one share come as one
-   block. */
+/* Calls `put` for every live block, those of one share as one, and then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer) {
     size_t i;
     if (!t->at) {
@@ -33269,9 +32194,8 @@ MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
     return part->meta.name ? part->meta.name : "(part)";
 }
 
-/* Returns the group of a block. A new group is empty. Looks at 8 slots. If other groups use all of
-   them, evicts the first of these: writes it to the output, and gives its slot to the new group. A
-   group may be written more than once, and readers of the formats add equal groups up. */
+/* Returns the group of a block. If other groups use all of its 8 slots, writes the first of these,
+   and gives its slot to the new, empty group. Readers of the formats add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b) {
     uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
                    b->dev;
@@ -33365,18 +32289,15 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ----------------------------------------------------------------------- src/reports/peaks.h -- */
 
-/* Divides what each device held at its peak among stacks and sites. A site is a place of code that
-   allocates. Stacks are samples if only some allocs are picked to have one. Owns no state. May use
-   reports/export. Locks: those of the reading functions; none while `put` runs. */
+/* Divides what each device held at its peak among stacks and sites. Owns no state. Locks: those of
+   the reading functions; none while `put` runs. */
 
-/* The record of a device's peak has the bytes of the peak, of the arena, and of the largest sites
-   (MLI_HOLDERS at most). These numbers are exact. A stack gets the bytes that it held. If stacks
-   are samples, a stack gets a share in proportion to the bytes that it held: the stacks of a listed
-   site share the bytes of the site, and all other stacks share the bytes of all other sites. Bytes
-   of a listed site that no stack gets stay with the site. Other bytes that no stack gets are
-   "(unknown)" or, if the list is full and may lack a site, "(others)". The bytes of the arena are
-   "(arena)". So the blocks that `put` gets add up to the bytes of the peak. Their tags and scopes
-   are not known. */
+/* The record of a device's peak has the exact bytes of the peak, of the arena, and of the largest
+   sites (MLI_HOLDERS at most). A stack gets the bytes that it held or, if stacks are samples, a
+   share in proportion to them: the stacks of a listed site share its bytes, and all other stacks
+   those of all other sites. Bytes of a listed site that no stack gets stay with the site; others
+   are "(unknown)" or, if the list is full and may lack a site, "(others)". The arena is "(arena)".
+   So the blocks that `put` gets add up to the peak, without tags and scopes. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -33386,8 +32307,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
-   sites. */
+/* A part of a device's peak: one of its largest sites, or all others together. */
 typedef struct mli_peak_part {
     uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
@@ -33402,8 +32322,7 @@ typedef struct mli_peak {
     void *writer;
     uint32_t dev;
     uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
-                                            has the bytes of all other sites */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the largest sites, and the last for all others */
 } mli_peak;
 
 /* Returns the part of a device's peak that the bytes of a site belong to. */
@@ -33446,8 +32365,7 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
-                                                   meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* may be too high if a new peak came meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -33490,8 +32408,7 @@ static MLI_COLD void mli_peak_of(mli_peak *p, const mli_holders *h) {
     b.frame = mli_frame_of_kind(p->x, p->dev, MLI_FRAME_ARENA);
     mli_peak_put(p, b, h->arena);
 }
-/* Calls put for each device and each stack or site. Gives `put` a block with the bytes that the
-   stack or site held on the device when the device was at its peak. */
+/* Calls `put` for each device and each stack or site, with what it held there at the peak. */
 MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
     mli_peak p;
     p.x = x;
@@ -33504,25 +32421,19 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
-   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
-   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
-   reports/shares. Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. If stacks are samples, a stack has a share of the blocks of
+   its site: see reports/shares. Owns no state. Locks: none. */
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-   stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live bytes. If stacks
-   are samples, the bytes of a stack are its share (see reports/shares.h). The bytes of a part have
-   one more frame, the name of the part. A tag or a scope that is not known has no frame. A
-   semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
-   frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
-   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
-   drops, because its readers know no comments.
-
-   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
-   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
-   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
+   stackcollapse). A line is "device;tag;scope;inner scope;site bytes", with the return addresses in
+   place of the site, the outermost first, if there are stacks. The bytes are live; those of a part
+   have one more frame, its name. A tag or a scope that is not known has no frame. A semicolon in a
+   frame is written as a colon. Lines are in the order of their device, tag and frames, and equal
+   stacks are one line, up to MLI_FOLDED_LINES / 2 different lines, and memory for them; then the
+   order begins again, and readers add equal lines up. There are no anomalies and drops, because
+   readers know no comments. FOLDED_PEAK has the bytes at the peak of each device, in lines that
+   begin as in "cpu (peak)"; FOLDED_ALLOCATED has the bytes allocated since the last reset, as in
+   "cpu (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -33542,8 +32453,7 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the device's name, such as " (peak)", which says what the
-                            bytes are; "" for live bytes */
+    const char *measure; /* after the device's name, such as " (peak)"; "": live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -33558,8 +32468,7 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
-                          come */
+    uint32_t left;     /* how many functions of the walk's frame are still to come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -33579,8 +32488,7 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
-   and the bytes. */
+/* Writes a line: device, tag, functions from the outermost one, part, and bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -33642,8 +32550,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, whose root is the largest line, after line i has become too small for its
-   place. */
+/* Restores the heap, the largest line first, after line i has become smaller. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -33794,8 +32701,7 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* the values of a sample: 2 numbers of blocks, 2 sums of bytes,
-                              peak_space */
+#define MLI_PPROF_VALUES 5 /* 2 numbers of blocks, 2 sums of bytes, peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
@@ -33893,8 +32799,7 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. It has a line for each function at the frame, the outermost
-   last. */
+/* Writes the location of a frame, a line for each function, the outermost last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -34039,13 +32944,11 @@ typedef struct mli_heap_writer {
     mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
                           its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
-    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
-                                written */
+    uint64_t traces, infos;  /* how many traces and descriptions ("a" lines) are written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
-                                the peak but no longer are; gone_end: the number after the last such
-                                description */
+    uint64_t gone, gone_end; /* the first description of bytes that were live at the peak but no
+                                longer are, and the one after the last */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -34068,8 +32971,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
-   first. */
+/* Returns the trace of a node or, if that is 0, of a frame; traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -34104,8 +33006,7 @@ static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
-   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
-   own. */
+   scope gets the next trace when it is first written. Each frame has an instruction pointer. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     const mli_export *x = &w->x;
     const mli_module *last = mli_module_newest(x->lord), *m;
@@ -34124,8 +33025,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, which is its size and trace. Returns the number of the
-   description. */
+/* Writes the size and trace of an allocation, and returns the description's number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -34135,8 +33035,7 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
-   bytes that are live now. */
+/* Adds the bytes that were live at a device's peak and are no longer. `held` is live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -34144,9 +33043,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* makes the sum fit the total peak,
-                                                                because devices may have their peaks
-                                                                at different moments */
+        if (bytes > left || i == w->x.devices) bytes = left; /* fits the sum to the total peak, as
+                                                                devices peak at different moments */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* the description for the free at the end */
@@ -34183,8 +33081,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
-   1. */
+/* Multiplies a trace's freed allocations by a factor below 1, but leaves at least 1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -34220,8 +33117,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak if the peak was reset after
-                                           the allocation */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak after a reset of it */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -34230,8 +33126,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   other blocks. */
+/* Writes a live block: first those that no call allocated, in a second walk the others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -34316,20 +33211,17 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
-   the capture. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. Owns no state. Locks: none. */
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device. If a number belongs to no device, its sample
-   is of the whole ledger. No sample is a sum of other samples, so that sum() in a query is right.
-   The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
-   device, and as many scopes, have series of their own. All others are added up in a series with an
-   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
-   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
-   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
-   have other series. */
+   Every sample is of one device or physical device, or of the whole ledger if its number belongs to
+   no device, and has the labels of the ledger. No sample is a sum of others, so that sum() in a
+   query is right. tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own; all others are one series with an empty
+   name and the label rest="1". A tag or scope never changes its series. Counters start over at
+   memlord_reset, as the format allows. Sites, streams, blocks and parts of blocks are left out,
+   because each would be a series of its own. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34350,13 +33242,10 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
-                         more 0 at the end */
+    char label[1024]; /* of every sample: "name=value" and a 0 each, and one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of lines with a name, which
-                                                mli_prom_limit counts */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
-                                                without series of their own */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the lines with a name, by mli_prom_limit */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the sums of the lines without a series */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -34584,8 +33473,7 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
-   that has the names of the lines. */
+/* Writes a family of n lines, of `size` bytes each. `key` is the label of their names. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -34854,10 +33742,8 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
-   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
-   May use reports/export, reports/ring and, for members that JSON has in the same form,
-   reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. A slice is what the viewer
+   draws as a bar from a begin to an end. Owns no state. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 #endif
@@ -34869,15 +33755,14 @@ MLI_PRIVATE MLI_COLD void mli_timeline(mli_report *r) {
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
    ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
    created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
-   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
-   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
-   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
-   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
-   scopes, X events for the remembered invocations. A block that begins in the ring is an async
-   slice. The slice of a block that is still live ends with the file. Its end event has the block's
-   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
-   events of the ring. Snapshots and the ring are in order of time. The process, anomalies and drops
-   are in "otherData". */
+   live bytes of the device. A changed tag counts from the beginning. The counter has a sample
+   whenever the live bytes have changed by a 64th of the peak, and at most 2048 more, at even steps
+   of time. "DEVICE snapshots" shows the snapshots. Scopes are slices of their threads: B and E
+   events from the ring or, if that has no scopes, X events for the remembered invocations. A block
+   that begins in the ring is an async slice, which ends with the file if the block is still live,
+   and whose end event has the parts, as in JSON. Names are cut to 200 bytes. Snapshots come first,
+   then X events, then the ring; snapshots and the ring are in order of time. The process, anomalies
+   and drops are in "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -34904,8 +33789,7 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
-   inside a character. */
+/* Writes a name, or null, cut between two characters, because every event repeats it. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -35097,8 +33981,7 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
-   device. */
+/* Ends all open scopes and blocks with the report, and writes a last sample of each device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)
@@ -35173,14 +34056,13 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. Locks: none. */
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
-    int whole;                    /* 1 if the format needs the lists of the capture
-                                     (mli_report.whole) */
+    int whole;                    /* 1: it needs mli_report.whole */
 } mli_writer;
 
 /* The entry of each format in the table mli_writers. */
@@ -35230,15 +34112,14 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
     return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format].write;
 }
 
-/* Returns 1 if a format needs the lists of the capture that take a walk over all blocks. A format
-   of metrics does not, so that a program can read metrics often at little cost. Requires: the
-   format is known. */
+/* Returns 1 if a format needs the lists that take a walk over all blocks. One of metrics does not,
+   so that a program can read it often at little cost. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
     return mli_writers[format].whole;
 }
 
-/* Writes a captured report. Requires: the format is known. */
+/* Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
     mli_writers[format].write(r);
@@ -35246,12 +34127,10 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports to the host's function or to a file. A report is written at once, on
-   request, or at the end of the process. An export is a report that is saved at an interval. A kept
-   string is the ledger's copy of a string. May use reports/ and services/snapshots. Invariants: a
-   report file is complete when it gets its name, and a failed report leaves no file; a request is
-   safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
-   while the host's function writes. */
+/* Owns the output of reports to the host's function or to a file: at once, on request, or at the
+   end of the process. Invariants: a report file is complete when it gets its name, and a failed
+   report leaves no file; a request is safe in a signal handler. Locks: the registry lock, to choose
+   the ledger to save at exit; none while the host's function writes. */
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
@@ -35278,8 +34157,7 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
-   else the result of the capture. */
+/* Writes a report. Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -35343,8 +34221,7 @@ static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
-   left". */
+/* Logs such as "[save] no /tmp/x.json: could not read or write there: there is no space left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -35360,8 +34237,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   the result fits, else -1. */
+/* Sets p->target to `path`, with the process id for %p, and % for %%. Returns -1 if too long. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -35399,8 +34275,7 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
-   report fails. */
+/* Writes a report to p->beside, a new file beside p->target, removed if the report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held = mli_signals_block();
@@ -35421,8 +34296,7 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. It does not use stdio, because another
-   thread may hold stdio's lock. */
+/* Writes a report to standard output, without stdio, whose lock another thread may hold. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -35446,8 +34320,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
-   failed for another reason. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -35490,9 +34363,8 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
-   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
-   if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json, with the process
+   id if n > 0, and n if n > 1, for the case that there is such a file. Returns -1 if too long. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -35537,8 +34409,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
-                                        allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -35563,8 +34434,7 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
-                                      again */
+        mli_process.saving = lord; /* memlord_destroy elsewhere waits until this is NULL */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -35581,8 +34451,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
-                                       Prometheus */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in Prometheus's own prometheus.yml */
 
 /* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
@@ -35610,8 +34479,7 @@ MLI_PRIVATE const mli_life mli_saving_life = {MLI_LIFE_STATE(saving), NULL, mli_
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
-                                                    .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest decides: .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -35680,20 +34548,18 @@ MLI_API void memlord_request_save(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
-/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. One function of a module initialises the module's state. Others stop the module's threads,
-   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions
+   (mli_life) in order. Owns no state. Locks: for a fork, those of all modules, all taken while the
+   cold lock is held. */
 
 #if !MLI_WINDOWS /* Windows has no fork */
 #endif
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* The modules, in the order in which a fork takes their locks: the outermost comes first.
-   (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
-   modules are freed in the reverse order, so a module stands after those whose memory it refers
-   to. */
+/* The modules, in the order in which a fork takes their locks, the outermost first, and in which
+   they stop their threads. They are freed in the reverse order, so a module stands after those
+   whose memory it refers to. */
 static const mli_life *const mli_lives[] = {
     &mli_threads_life,
     &mli_map_life,
@@ -35735,8 +34601,7 @@ MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
     for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_lives[i]->size);
     return size;
 }
-/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
-   states. */
+/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc) {
     char *state = (char *)lord + mli_state_room(sizeof *lord);
     size_t i;
@@ -35760,7 +34625,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_
     }
     return r;
 }
-/* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord) {
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
@@ -35804,10 +34668,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: one for the end of a thread, and those for a fork. A thread has a
-   record in each ledger that it uses; the orphan record serves all threads without one. May use all
-   other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
-   then all other locks in their order. */
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. Invariant: a
+   fork finds every ledger between two calls. Locks: the registry lock, then all other locks in
+   their order. */
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
@@ -35865,9 +34728,8 @@ static MLI_COLD void mli_fork_locks(int take) {
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Runs before a fork. Takes the locks of all ledgers, so that each ledger is between two calls. The
-   child has only the forking thread, so at the fork no other thread may hold a lock or be in the
-   middle of a change. */
+/* Takes the locks of all ledgers before a fork, so that each is between two calls: at the fork no
+   thread that the child lacks may hold a lock or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
@@ -35875,8 +34737,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
-   last. */
+/* Lets the ledgers go on after a fork, in the parent, and last in the child. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -35891,13 +34752,11 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
-                                                                    number */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* mli_process_start installs this
-                                                                    handler last, so the start is
-                                                                    complete */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the start is complete */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -35920,15 +34779,13 @@ static MLI_COLD void mli_fork_child(void) {
 }
 #endif
 
-/* Looks up the interposer (a preloaded MemLord), and installs the hooks of the process. If the exit
-   hook cannot be installed, all threads share the orphan record, which is slower but just as
-   exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without the exit hook all threads
+   share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
-                                                                  mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
@@ -35953,8 +34810,7 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
-   Locks: none of its own. */
+   that hold most of them. Owns no state. Locks: none of its own. */
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
@@ -35978,9 +34834,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
-   none.) */
+/* Groups the ledger's blocks by device, tag and site, and logs the ten largest groups, unless it
+   has neither sites nor tags (mli_row_count returns 1). */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;
@@ -36000,8 +34855,7 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_leaks_free(lord, &leaks);
 }
 
-/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
-   blocks with the most bytes. */
+/* Logs what is live on each device and, if sites or tags are known, the ten largest groups. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;
@@ -36026,11 +34880,10 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global ledger. The registry is the list of the process's
-   ledgers. A helper is a thread of the ledger's own. A fence tells when a device has finished with
-   a freed block. May use all other modules. Invariant: a ledger stops its helpers at its end,
-   then drops its fences, and then leaves the registry. After that no other thread uses the ledger.
-   Locks: the registry lock, while the thread holds no other lock. */
+/* Makes and destroys ledgers, and has the global ledger. Invariant: a ledger stops its helpers at
+   its end, then drops its fences, and then leaves the registry (the list of the process's ledgers);
+   after that no other thread uses it. Locks: the registry lock, while the thread holds no other
+   lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -36055,8 +34908,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->arguments = !strcmp(text, "1");
 }
 
-/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
-   memory. */
+/* Allocates and configures a ledger that is not yet registered, or returns NULL. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -36084,8 +34936,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry, once no other thread saves it at the program's end. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -36103,16 +34954,14 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
-   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
-   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
-   returns without recording. */
+   mli_process_start; others wait in mli_process_started. No lock is held meanwhile: functions of
+   the system (pthread_atfork, the search for a symbol) may call a malloc that calls MemLord, finds
+   the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
-                                                   mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
@@ -36120,12 +34969,11 @@ static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with
                                                                     mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. There is no ledger yet that
-   could log the reason. */
+/* Tells the logger of a description why it is refused, as there is no ledger that could. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -36168,8 +35016,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_sta
     if (!desc) desc = &zeros;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
-                                           library that is closed */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* else the hooks would outlive a closed library */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -36195,9 +35042,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* Each thread remembers the ledger that it found last. After any ledger has ended, the thread's
-   next call searches the registry again. The acquire load pairs with the seq_cst add in
-   mli_ledger_unregister. */
+/* Each thread remembers the ledger that it found last, until any ledger has ended. The acquire load
+   pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -36283,8 +35129,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
-                                   learn nothing */
+        else if (own.logger.fn) /* the ledger in use has no logger */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
@@ -36294,10 +35139,8 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns the slots of hooked tables. A table has a host's functions for malloc, free and the like. A
-   hook puts functions of MemLord in their place, and a slot keeps the host's functions. Also
-   has the functions behind the macros of api/shim. May use the recording calls and the allocator of
-   the host. Invariant: a function returns the result of the function that it replaces, and leaves
+/* Owns the slots of hooked tables (mli_hooked), and has the functions behind the macros of
+   api/shim. Invariant: a function returns the result of the function that it replaces, and leaves
    errno as that function did, whether or not the ledger could record the call. Locks: the registry
    lock, while a table is hooked or unhooked. */
 
@@ -36457,8 +35300,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own functions back into the table of a slot, unless the host has done so
-   itself. */
+/* Puts the host's functions back into the table of a slot, unless the host has done so. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -36572,7 +35414,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        call = mli_call_get(lord, &own, site);
+        call = mli_call_get(lord, &own, site, NULL, NULL);
         (void)mli_unknown_free(lord, call, d, key);
         mli_thread_put(lord, call->t);
         if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);
@@ -36585,9 +35427,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Has memlord_reset and memlord_peak_reset. Owns no state. May use the modules of base/, books/ and
-   services/. Invariant: a reset never changes the live bytes, only totals and peaks. Locks: the
-   cold lock while totals start over, then the locks of the modules in their order. */
+/* Has memlord_reset and memlord_peak_reset. Owns no state. Invariant: a reset never changes the
+   live bytes, only totals and peaks. Locks: the cold lock while totals start over, then the locks
+   of the modules in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -36597,8 +35439,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
-                                                       the totals before the reset */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first: earlier requests report the old
+                                                       totals */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

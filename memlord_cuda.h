@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.5.1, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.6.0-dev, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
     The header gives a ledger the capacity of cuda devices and a collection for them. It has

@@ -208,6 +208,78 @@ static void the_last_symbol_is_the_last_of_the_last_chain(void **state) {
     }
 }
 
+/* In the module: its dynamic section, with addresses to which some loaders add the bias, and
+   symbols. Only two name an address: the others have no size, are not defined, are of a thread, and
+   have no name. */
+static void put_symbols(uint64_t bias, int change, uint64_t to) {
+    static const char names[] = "\0outer\0inner\0none";
+    const uint32_t hash[2] = {1, 7};
+    ElfW(Dyn) dynamic[] = {{DT_HASH, {0x1100}},
+                           {DT_SYMTAB, {0x1200}},
+                           {DT_STRTAB, {0x1400}},
+                           {DT_STRSZ, {sizeof names}},
+                           {DT_NULL, {0}}};
+    ElfW(Sym) symbols[7];
+    int i;
+    memset(symbols, 0, sizeof symbols);
+    for (i = 1; i < 7; i++) {
+        symbols[i].st_name = i < 3 ? (i == 1 ? 1 : 7) : i < 6 ? 13 : sizeof names;
+        symbols[i].st_value = i == 1 ? 0x3100 : 0x3110;
+        symbols[i].st_size = i == 1 ? 0x40 : i == 3 ? 0 : 0x10;
+        symbols[i].st_shndx = i == 4 ? SHN_UNDEF : 1;
+        symbols[i].st_info = i == 5 ? STT_TLS : STT_FUNC;
+    }
+    for (i = 0; i < 3; i++) dynamic[i].d_un.d_val += bias;
+    if (change >= 0) dynamic[change].d_un.d_val = to;
+    image.headers[2].p_memsz = sizeof dynamic;
+    memcpy(image.bytes + 0x1000, dynamic, sizeof dynamic);
+    memcpy(image.bytes + 0x1100, hash, sizeof hash);
+    memcpy(image.bytes + 0x1200, symbols, sizeof symbols);
+    memcpy(image.bytes + 0x1400, names, sizeof names);
+}
+static void the_innermost_symbol_names_an_address(void **state) {
+    static const struct {
+        uint64_t at;
+        const char *name;
+    } cases[] = {{0x1000, NULL},    {0x30ff, NULL},    {0x3100, "outer"}, {0x310f, "outer"},
+                 {0x3110, "inner"}, {0x311f, "inner"}, {0x3120, "outer"}, {0x313f, "outer"},
+                 {0x3140, NULL},    {0x3fff, NULL},    {0x4000, NULL}};
+    enum { CASES = sizeof cases / sizeof *cases };
+    mli_symbol_query q[CASES];
+    mli_symbol_queries all = {q, CASES};
+    int with_bias, i;
+    (void)state;
+    for (with_bias = 0; with_bias < 2; with_bias++) {
+        make_image();
+        put_symbols(with_bias ? image.module.bias : 0, -1, 0);
+        memset(q, 0, sizeof q);
+        for (i = 0; i < CASES; i++) q[i].address = image.bytes + cases[i].at;
+        assert_int_equal(mli_symbols_visit(&image.module, sizeof image.module, &all), 0);
+        for (i = 0; i < CASES; i++)
+            if (!q[i].name != !cases[i].name || (q[i].name && strcmp(q[i].name, cases[i].name)))
+                fail_msg("0x%x is in %s", (unsigned)cases[i].at, q[i].name ? q[i].name : "nothing");
+    }
+}
+static void a_module_whose_symbols_are_damaged_names_nothing(void **state) {
+    static const struct {
+        int entry;
+        uint64_t value;
+    } cases[] = {{0, 0},      {0, 0x2800}, {1, 0},      {1, 0x1fc0}, {2, 0},
+                 {2, 0x1ff0}, {3, 0},      {3, 0x1000}, {3, 5}};
+    mli_symbol_query q;
+    mli_symbol_queries all = {&q, 1};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_image();
+        put_symbols(0, cases[i].entry, cases[i].value);
+        memset(&q, 0, sizeof q);
+        q.address = image.bytes + 0x3118;
+        (void)mli_symbols_visit(&image.module, sizeof image.module, &all);
+        if (q.name) fail_msg("case %zu: %s", i, q.name);
+    }
+}
+
 /* -- what the kernel does not say -- */
 
 #if !TEST_SANITIZED /* they ask before they are ready */
@@ -377,12 +449,12 @@ static void a_handle_does_not_take_the_general_path(void **state) {
     memlord *lord = test_lord(state);
     uint64_t key;
     assert_ok(memlord_alloc(lord, cuda(0), 5000, 100, &here));
-    assert_ptr_equal(mli_self.site, &here);
-    mli_self.site = NULL;
+    assert_ptr_equal(mli_self.thread->call.site, &here);
+    mli_self.thread->call.site = NULL;
     for (key = 5001; key < 5004; key++) assert_ok(memlord_alloc(lord, cuda(0), key, 100, &here));
     assert_ok(memlord_free(lord, cuda(0), 5001, &here));
     assert_ok(memlord_release(lord, cuda(0), 5002, &here));
-    assert_null(mli_self.site);
+    assert_null(mli_self.thread->call.site);
     assert_int_equal(memlord_allocated(lord, cuda(0)), 200);
     assert_ok(memlord_verify(lord));
 }
@@ -395,6 +467,8 @@ int main(void) {
         cmocka_unit_test(a_module_is_found_by_an_address_in_it),
         cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
         cmocka_unit_test(the_last_symbol_is_the_last_of_the_last_chain),
+        cmocka_unit_test(the_innermost_symbol_names_an_address),
+        cmocka_unit_test(a_module_whose_symbols_are_damaged_names_nothing),
         TEST(a_child_has_no_alert_of_a_thread_that_waits),
         TEST(a_check_that_a_publication_requests_runs_at_the_end_of_the_call),
         TEST(a_handle_does_not_take_the_general_path),

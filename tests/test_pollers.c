@@ -400,6 +400,8 @@ static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable
     desc.poll_ms = poll_ms;
     desc.clock.fn = test_now;
     desc.clock.user = &t->now;
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &t->log;
     if (variable) {
         desc.flags &= ~(uint32_t)MEMLORD_FLAG_NO_ENV;
         setenv("MEMLORD_POLL_INTERVAL_MS", variable, 1);
@@ -446,9 +448,14 @@ static void the_environment_overrides_the_interval(void **state) {
 static void nonsense_in_the_environment_is_ignored(void **state) {
     test_case *t = (test_case *)*state;
     const char *const bad[] = {"", "fast", "50x", "50,", "-20", "9", "0"};
+    const char *const told =
+        "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored\n";
     size_t i;
-    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        test_log_clear(&t->log);
         assert_int_equal(interval_of(t, 0, bad[i]), 200);
+        assert_int_equal(strncmp(t->log.text, told, strlen(told)) == 0, i > 0);
+    }
 }
 
 #if !TEST_SANITIZED

@@ -242,13 +242,13 @@ static void reserve(memlord *lord) {
       mli_pick_swap(&part, NULL, NULL)) \
     X(1, mli_pick_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_pick_reserve(lord, NULL)) \
-    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, mli_call_of(lord, t, NULL, NULL), 0, 0, 0)) \
+    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, &t->call, 0, 0, 0)) \
     X(1, mli_stack_unwind, mli_none_held(), hold(MLI_RANK_COLD); size_t from; \
-      int cut; (void)mli_stack_unwind(lord, mli_call_of(lord, t, NULL, NULL), NULL, 0, &from, &cut)) \
+      int cut; (void)mli_stack_unwind(lord, &t->call, NULL, 0, &from, &cut)) \
     X(1, mli_stacks_ready, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_stacks_ready(lord)) \
     X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, \
-      mli_call_of(lord, t, NULL, NULL), 0, 0)) \
+      &t->call, 0, 0)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \
     X(1, mli_stacks_init, !lord->back, mli_stacks_init(lord, NULL)) \
@@ -285,7 +285,7 @@ static void reserve(memlord *lord) {
     X(1, mli_log_call_n, n, mli_log_call_n(lord, "", NULL, 0, NULL, NULL)) \
     X(1, mli_ref_down, MLI_REFS(e->word1) > 1, mli_entry e = {0, MLI_REFS_ONE, 0}; \
       mli_ref_down(&e)) \
-    X(1, mli_entry_put, !mli_is_inside(), enter(lord, t); (void)mli_entry_put(lord, mli_call_of(lord, t, NULL, NULL), \
+    X(1, mli_entry_put, !mli_is_inside(), enter(lord, t); (void)mli_entry_put(lord, &t->call, \
       NULL, NULL, 0, 0, NULL)) \
     X(1, mli_block_pend, mli_is_inside(), (void)mli_block_pend(lord, NULL)) \
     X(2, mli_block_pend, e->word2 & MLI_HAS_SIDE, mli_entry e = {0, 0, 0}; enter(lord, t); \
@@ -324,7 +324,7 @@ static void reserve(memlord *lord) {
     X(1, mli_side_close, t->side_count < MLI_SIDES_MAX, t->side_count = MLI_SIDES_MAX; \
       mli_side_close(lord, t, 1)) \
     X(1, mli_slot_move, key || !number || mli_is_inside(), mli_slot_move(lord, 1, 0)) \
-    X(1, mli_slot_take, mli_is_inside(), (void)mli_slot_take(lord, t, NULL, NULL)) \
+    X(1, mli_slot_take, mli_is_inside(), (void)mli_slot_take(lord, t, 1, 0, 0, NULL)) \
     X(1, mli_alloc_finish, mli_is_inside(), (void)mli_alloc_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
     X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \

@@ -65,6 +65,29 @@ static void a_hash_of_a_number_is_that_of_splitmix64(void **state) {
     assert_true(mli_mixed(0x3c6ef372fe94f82au) == 0x6e789e6aa1b965f4u);
 }
 
+/* -- the unwinder that a program has -- */
+
+#if defined(__GLIBC__) && !defined(__arm__) && !TEST_SANITIZED /* which unwind, too */
+static uintptr_t unwound[4] = {0x1000, 0x2000, 0x3000, 0};
+int unwind_backtrace(int (*fn)(void *, void *), void *user) __asm__("_Unwind_Backtrace");
+int unwind_backtrace(int (*fn)(void *, void *), void *user) {
+    int i, r = 0;
+    for (i = 0; i < 4 && !r; i++) r = fn(&unwound[i], user);
+    return r;
+}
+uintptr_t unwind_ip(void *context) __asm__("_Unwind_GetIP");
+uintptr_t unwind_ip(void *context) { return *(uintptr_t *)context; }
+
+static void a_stack_ends_at_its_room_or_at_no_address(void **state) {
+    void *frames[4] = {NULL, NULL, NULL, NULL};
+    (void)state;
+    assert_int_equal(mli_unwind(NULL, frames, 2), 2);
+    assert_null(frames[2]);
+    assert_int_equal(mli_unwind(NULL, frames, 4), 3);
+    assert_memory_equal(frames, unwound, sizeof frames);
+}
+#endif
+
 /* -- draws -- */
 
 /* The first draws of many thread records in many ledgers are exponential: their mean, and how many
@@ -388,6 +411,9 @@ int main(void) {
 #define TEST_SAMPLES(name) cmocka_unit_test_setup_teardown(name, setup_samples, test_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logarithms_and_scales_have_twelve_digits),
+#if defined(__GLIBC__) && !defined(__arm__) && !TEST_SANITIZED
+        cmocka_unit_test(a_stack_ends_at_its_room_or_at_no_address),
+#endif
         cmocka_unit_test(a_hash_of_a_number_is_that_of_splitmix64),
         TEST_SAMPLES(first_draws_are_exponential),
         TEST_SAMPLES(a_seed_makes_the_samples_repeatable),

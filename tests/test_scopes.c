@@ -1150,13 +1150,15 @@ static void *work(void *user) {
     assert_ok(memlord_scope_return(w->lord, w->token));
     return NULL;
 }
-static memlord_scope_stat work_together(memlord *lord, uint64_t bytes, unsigned blocks) {
+static memlord_scope_stat work_together(memlord *lord, uint64_t before, uint64_t bytes,
+                                        unsigned blocks) {
     static const test_gate closed = TEST_GATE;
     test_gate gate = closed;
     memlord_scope_token token;
     worker w[WORKERS];
     unsigned i;
     assert_ok(memlord_scope_begin(lord, "phase"));
+    bump(lord, before);
     assert_ok(memlord_scope_export(lord, &token));
     for (i = 0; i < WORKERS; i++) {
         w[i].lord = lord;
@@ -1176,20 +1178,22 @@ static memlord_scope_stat work_together(memlord *lord, uint64_t bytes, unsigned 
 static void the_peak_of_a_shared_scope_is_that_of_all_threads(void **state) {
     memlord *lord = test_lord(state);
     const uint64_t error = (WORKERS + 1) * 65536;
-    memlord_scope_stat s = work_together(lord, 10 * MIB, 1);
+    memlord_scope_stat s = work_together(lord, 10, 10 * MIB, 1);
     assert_int_equal(s.count, 1);
     assert_int_equal(s.bytes.total, 0);
     assert_in_range(s.peak, 40 * MIB - error, 40 * MIB);
-    s = work_together(lord, 10 * MIB, 1000); /* again: from the levels of before */
+    s = work_together(lord, 10, 10 * MIB, 1000); /* again: from the levels of before */
     assert_int_equal(s.count, 2);
     assert_in_range(s.peak, 40 * MIB - error, 40 * MIB);
 }
 static void the_peak_of_a_shared_scope_is_exact_with_flag_exact(void **state) {
-    memlord_scope_stat s = work_together(test_lord(state), 10 * MIB, 1);
+    memlord_scope_stat s = work_together(test_lord(state), 10, 10 * MIB, 1);
     assert_int_equal(s.count, 1);
     assert_int_equal(s.peak, 40 * MIB);
-    s = work_together(test_lord(state), 10 * MIB, 1024);
+    s = work_together(test_lord(state), 10, 10 * MIB, 1024);
     assert_int_equal(s.peak, 40 * MIB);
+    s = work_together(test_lord(state), 50 * MIB, 10 * MIB, 1);
+    assert_int_equal(s.peak, 50 * MIB);
 }
 
 /* A helper whose last bytes are few, so that its thread does not publish them. */
@@ -1889,7 +1893,10 @@ static void a_child_goes_on_in_what_it_adopted(void **state) {
     if (!child) {
         memlord_scope_stat s;
         int bad = memlord_scope_get(t->lord, "shared", &s) || s.running != 1;
+        memlord_context fibre = {{0, 0}};
+        (void)memlord_context_swap(t->lord, &fibre);
         bad |= 32 * (memlord_scope_adopt(t->lord, &h.token) != MEMLORD_E_UNKNOWN); /* no owner */
+        (void)memlord_context_swap(t->lord, &fibre);
         bad |= 2 * (memlord_scope_return(t->lord, &h.token) != MEMLORD_OK);
         (void)memlord_scope_get(t->lord, "shared", &s);
         _exit(bad | 4 * (s.running != 0) | 8 * (s.count != 1) | 16 * (s.ns.total != 7));

@@ -412,6 +412,7 @@ static void what_lies_behind_the_slots_and_devices_is_not_read(void **state) {
     slot_words *other = played(f, 40), *behind = (slot_words *)(void *)(f->page + 1);
     const device_words device = {identity("GPU-0"), 5000, 0, 1, MIB, 7001, 0};
     const uint64_t start = now_ns(CLOCK_MONOTONIC);
+    char line[1024];
     serves(f, cuda(0), &f->gc);
     memcpy(other->answered, &device, sizeof device);
     other->request = 7001;
@@ -425,6 +426,15 @@ static void what_lies_behind_the_slots_and_devices_is_not_read(void **state) {
     assert_true(now_ns(CLOCK_MONOTONIC) - start < 1500000000u); /* there is nobody to wait for */
     assert_int_equal(behind->owner, 1000u << 10 | 65);
     assert_int_equal(f->page->slots[OWN].request, device_in(&f->page->slots[OWN], "GPU-0")->asked);
+    other->devices[0].id = device.id;
+    f->page->bells[40].resting = 1u << 17;
+    poll_all(f);
+    (void)memlord_explain(f->lord, cuda(0), MIB, line, sizeof line);
+    assert_null(strstr(line, "resting"));
+    f->page->bells[40].resting = 1;
+    poll_all(f);
+    (void)memlord_explain(f->lord, cuda(0), MIB, line, sizeof line);
+    assert_non_null(strstr(line, "; neighbours resting: 1"));
 }
 
 static void the_failure_of_a_neighbour_is_an_emergency_of_its_device(void **state) {

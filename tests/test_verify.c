@@ -164,6 +164,28 @@ static void open_reallocs_keep_their_blocks_in_four_slots(void **state) {
     assert_ok(memlord_verify(lord));
 }
 
+typedef struct begun {
+    memlord *lord;
+    memlord_realloc_token token;
+} begun;
+static void *begin_a_realloc(void *user) {
+    begun *b = (begun *)user;
+    assert_ok(memlord_realloc_begin(b->lord, cpu(), 4096, &b->token));
+    return NULL;
+}
+static void a_realloc_that_another_thread_ends_leaves_its_slot_vacant(void **state) {
+    begun b;
+    pthread_t thread;
+    b.lord = test_lord(state);
+    assert_ok(memlord_alloc(b.lord, cpu(), 4096, 10, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, begin_a_realloc, &b), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memlord_verify(b.lord));
+    assert_ok(memlord_realloc_end(b.lord, &b.token, 8192, 30, NULL));
+    assert_int_equal(memlord_allocated(b.lord, cpu()), 30);
+    assert_ok(memlord_verify(b.lord)); /* it fails if a slot has a block and no realloc is open */
+}
+
 static void no_ledger_agrees(void **state) {
     (void)state;
     assert_ok(memlord_verify(NULL));
@@ -870,6 +892,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_new_ledger_agrees),
         TEST(open_reallocs_keep_their_blocks_in_four_slots),
+        TEST(a_realloc_that_another_thread_ends_leaves_its_slot_vacant),
         cmocka_unit_test(no_ledger_agrees),
         TEST_FILLED(a_filled_ledger_agrees_and_says_nothing),
         TEST_FILLED(it_agrees_after_a_reset),

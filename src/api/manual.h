@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.5.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.6.0-dev, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each

@@ -14,7 +14,7 @@
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.5.1"
+#define MEMLORD_VERSION "0.6.0-dev"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))

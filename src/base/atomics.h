@@ -1,8 +1,8 @@
 /* Has the words that threads share (mli_u32, mli_u64 and mli_ptr), the locks and the lock order.
-   May use os/. Invariants: a word is a struct, so that an access without one of the functions below
-   does not compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Locks: the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its
-   place in that list. A shard is a part of the map of blocks. */
+   Invariants: a word is a struct, so that an access without one of the functions below does not
+   compile; read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent. Locks:
+   the list MLI_RANK_... has all locks of MemLord in their order; the rank of a lock is its place in
+   that list. */
 #ifndef MLI_BASE_ATOMICS_H
 #define MLI_BASE_ATOMICS_H
 #include "api/api.h"
@@ -51,8 +51,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks in place of 64-bit atomics; mli_u64_lock chooses one by the word's
-                            address */
+#define MLI_U64_LOCKS 16 /* in place of 64-bit atomics; mli_u64_lock chooses one by the address */
 #endif
 
 #if defined(__GNUC__)
@@ -148,9 +147,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store. A reader
-   that sees one of the new words also sees what the caller stored before. Pairs with
-   mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store, so that a
+   reader of a new word also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -180,63 +178,46 @@ MLI_PRIVATE MLI_NOINLINE void mli_u64_lower(mli_u64 *w, uint64_t by);
    While a thread holds one of these locks, it runs no function of the host but the clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process; guards the memory that the os allocator maps */
-    MLI_RANK_JOINT,     /* one for each scope invocation that several threads share; guards the
-                           totals of the invocation */
-    MLI_RANK_ROW,       /* one for each row (the counters of one device, site or tag); guards
-                           members of the row: see mli_row */
-    MLI_RANK_COUNT,     /* guards the counters of the orphan record, which threads without a record
-                           of their own share */
+    MLI_RANK_JOINT,     /* one for each shared scope invocation; guards its totals */
+    MLI_RANK_ROW,       /* one for each row; guards members of the row: see mli_row */
+    MLI_RANK_COUNT,     /* guards the counters of the orphan record */
     MLI_RANK_MEMORY,    /* guards the regions and free pieces of the ledger's own memory */
     MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks; guards that part */
-    MLI_RANK_LOG,       /* guards the logger, and the number of calls of the logger that are in
-                           progress */
+    MLI_RANK_LOG,       /* guards the logger, and the number of its calls in progress */
     MLI_RANK_ANOMALIES, /* guards the list of the host's mistakes */
-    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the largest holders of each device at
-                           its peak */
-    MLI_RANK_ACCOUNT,   /* one for each account; guards the bytes of the account, and whether it is
-                           open */
-    MLI_RANK_PHYS,      /* one for each physical device; guards the sample, limit, tickets and bands
-                           of the device */
-    MLI_RANK_CALLBACKS, /* guards collection callbacks, the threads that run them, and capacity
-                           sources */
-    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page (memory that processes
-                            share) */
+    MLI_RANK_SNAPSHOTS, /* guards the list of snapshots, and the holders of each device */
+    MLI_RANK_ACCOUNT,   /* one for each account; guards its bytes, and whether it is open */
+    MLI_RANK_PHYS,      /* one for each phys; guards its sample, limit, tickets and bands */
+    MLI_RANK_CALLBACKS, /* guards collection callbacks, who runs them, and capacity sources */
+    MLI_RANK_NEIGHBOURS, /* guards the ledger's use of the pressure page */
     MLI_RANK_CONTEXT,   /* one for each context of a fibre; guards which thread is in the context */
     MLI_RANK_FENCES,    /* guards fences, their queues, and the list of fences to drop */
-    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard of the map, and other threads
-                           wait until it leaves. Locks of buckets have no rank: the thread takes
-                           them while it is inside */
-    MLI_RANK_SHARD,     /* one for each shard of the map; guards the state and the table of the
-                           shard. A thread that takes several of these locks takes the one at the
-                           lowest address first */
-    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags and stb_ds
-                           tables of all ledgers, and the index from addresses to rows and
-                           records */
-    MLI_RANK_ORPHAN,    /* held by a thread that uses the record for threads without a record of
-                           their own */
+    MLI_RANK_INSIDE,    /* not a lock: the thread is inside a shard, and others wait until it
+                           leaves. Locks of buckets have no rank: they are taken inside */
+    MLI_RANK_SHARD,     /* one for each shard; guards its state and table. A thread that takes
+                           several takes the one at the lowest address first */
+    MLI_RANK_COLD,      /* one for the process; guards the names, devices, sites, tags, stb_ds
+                           tables and indexes of all ledgers */
+    MLI_RANK_ORPHAN,    /* held by a thread that uses the orphan record */
     MLI_RANK_REGISTRY,  /* guards the list of ledgers and the owners of thread records; a thread
                            that forks holds this lock while it takes the locks of all ledgers */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes the lock pairs with the release store that
-   drops the lock. */
+/* A spin lock for short work: an exchange takes it, and pairs with the release store behind. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
-                     locks again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the process's again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
-   lock. A thread may hold two locks of one rank in three cases: the locks of shards, if it takes
-   the one at the lowest address first; the locks of physical devices, while it holds the cold lock
-   (MLI_RANK_COLD); and any locks, while it holds the registry lock (MLI_RANK_REGISTRY), as in a
-   fork. */
+/* Checks the lock order before the thread waits for a lock, and notes that it holds the lock. A
+   thread may hold two locks of one rank in three cases: those of shards, if it takes the one at the
+   lowest address first; those of physical devices, while it holds the cold lock; and any, while it
+   holds the registry lock, as in a fork. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread enters (1) or leaves (0) a shard of the map. Requires, to enter: the thread
    holds no lock of an inner rank. The thread may be inside already. */
@@ -249,8 +230,7 @@ MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 /* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
-   shard of the map. */
+/* Returns 1 if the thread holds no lock, but perhaps the orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
 /* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
@@ -265,11 +245,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits a moment. A thread that waits for another thread calls this function in a loop. *n counts
-   these calls. Most calls spin. One call in MLI_SPIN_LOOKS does not spin: the first MLI_SPIN_TURNS
-   of these calls yield, and the later ones sleep for 50 us to 1 ms. Yielding alone is not enough: a
-   real-time thread that yields lets no thread of lower priority run, and a thread of lower priority
-   may hold the lock. */
+/* Waits a moment. A thread that waits for another one calls this function in a loop, and *n counts
+   the calls. Most calls spin. One in MLI_SPIN_LOOKS does not: the first MLI_SPIN_TURNS of these
+   yield, and the later ones sleep for 50 us to 1 ms, because a real-time thread that yields lets no
+   thread of lower priority run, which may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);

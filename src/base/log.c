@@ -3,18 +3,15 @@
 #include "base/ledger.h"
 
 struct mli_log_state {
-    mli_u32 level;      /* the highest level of message that the logger receives; 0: there is no
-                           logger */
+    mli_u32 level;      /* the highest level that the logger receives; 0: there is no logger */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; it flips when the logger is replaced */
-    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
-                           began */
+    uint32_t inside[2]; /* its calls in progress, by the turn in which they began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one system call. The start of the line chooses
-   its colour. */
+/* The logger of MEMLORD_DEBUG: one system call writes a line, whose start chooses its colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -29,8 +26,7 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape
-                                                  sequence and the newline */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the last escape and the newline */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -97,8 +93,7 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
-   of a NULL function. */
+/* Sets the logger. MEMLORD_DEBUG has its own in place of memlord_log_stderr and NULL. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -115,8 +110,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* In a forked child, keeps only the logger calls that this thread is in, because the child has no
-   other thread. */
+/* In a forked child, keeps only the logger calls that this thread is in. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -134,8 +128,7 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     mli_out o;
     (void)user;
     if (level > MEMLORD_LOG_WARNING || !text) return;
-    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for the newline of a line that is
-                                                  cut */
+    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for a newline */
     mli_put_str(&o, "memlord: ");
     mli_put_str(&o, text);
     o.cap = sizeof line;

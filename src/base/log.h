@@ -1,7 +1,6 @@
-/* Owns the logger, the function of the host that receives MemLord's messages. May use os/ and
-   base/text. Invariants: a debug line is formatted only if the logger receives messages of its
-   level, and no lock is held while the logger runs. Lock: MLI_RANK_LOG, for the logger and the
-   number of its calls in progress. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the logger, the function of the host that receives MemLord's messages. Invariant: a debug
+   line is formatted only if the logger receives messages of its level. Lock: MLI_RANK_LOG, for the
+   logger and the number of its calls in progress; none is held while the logger runs. */
 #ifndef MLI_BASE_LOG_H
 #define MLI_BASE_LOG_H
 #include "api/api.h"
@@ -26,9 +25,8 @@ MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
-   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
-   held. */
+/* Logs a warning and sets *said to 1, unless it is 1. A thread without a record of its own does not
+   warn, because it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
 /* Writes an amount as "1.5 KiB in 2 blocks". */

@@ -47,7 +47,6 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
-/* Gives memory back to the ledger's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -68,8 +67,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
-    uint32_t used, huge;                   /* `used`: number of pages in use; `huge`: 1 if
-                                              huge pages were requested */
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
     uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
@@ -85,17 +83,15 @@ static void mli_huge_pages_request(void *ptr, size_t size) {
     errno = saved;
 }
 
-/* Asks the system to allocate pages that are about to be used. One request takes less time than a
-   page fault for each page. An older system refuses the request, and allocates each page at its
-   page fault. */
+/* Asks the system for pages that are about to be used, which takes less time than a page fault for
+   each. An older system refuses the request. */
 static void mli_pages_populate(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, 23); /* 23 is MADV_POPULATE_WRITE, since Linux 5.14 */
     errno = saved;
 }
 
-/* Maps an extent that is aligned to its size. To align it, maps twice as much and unmaps the
-   rest. */
+/* Maps an extent that is aligned to its size: maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -128,8 +124,7 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     return (char *)e + (size_t)first * MLI_PAGE;
 }
 
-/* Zeroes the first `dirty` bytes of a run of pages. The system zeroes the pages behind them, which
-   were never in use. */
+/* Zeroes the first `dirty` bytes of a run of pages; those behind them were never in use. */
 static void *mli_run_clear(void *run, size_t dirty, size_t size) {
     if (dirty < size) mli_pages_populate((char *)run + dirty, size - dirty);
     return memset(run, 0, dirty);
@@ -145,9 +140,8 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     if (!mli_os_from_extent(size)) {
         p = mli_pages_map(size);
         if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
-        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such
-                                                                     as a ring of events, because
-                                                                     such a block fills slowly */
+        if (p && size <= MLI_EXTENT) mli_pages_populate(p, size); /* not for a larger block, such as
+                                                                     a ring, which fills slowly */
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
@@ -227,8 +221,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Walks the list of regions to the region that has a piece, and returns the pointer in the list
-   that points to this region. */
+/* Returns the link to the region that has a piece, in the list of regions. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -255,10 +248,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough, or NULL if there is none. Searches the first size
-   class that has such a piece. Among the first 16 pieces of the class, chooses the smallest that is
-   large enough. If none of the 16 is large enough, chooses the first later piece that is
-   large enough. */
+/* Returns a free piece that is large enough, or NULL: of the first size class that has one, the
+   smallest among the first 16 pieces, or else the first later one. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -290,9 +281,8 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
 static int mli_is_os(const memlord_allocator *allocator) {
     return allocator->alloc == mli_os_alloc;
 }
-/* Returns how many bytes a block above 16 KiB takes in addition to its size. These bytes are for
-   the alignment of the block, and for a pointer to the start of the allocator's memory. A block of
-   the os allocator needs neither. */
+/* Returns how many bytes a block above 16 KiB takes besides its size: for its alignment, and for a
+   pointer to the start of the allocator's memory. A block of the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }

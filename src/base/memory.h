@@ -1,8 +1,8 @@
-/* Owns the ledger's own memory. The ledger gets regions from its allocator, and cuts them into
-   pieces. The allocator is the host's, or else the os allocator, which this module has. May use os/
-   and base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked
-   busy, so that a call that the allocator makes into a ledger does nothing there. Locks:
-   MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os allocator. */
+/* Owns the ledger's own memory: regions from its allocator, cut into pieces. The allocator is the
+   host's, or else the os allocator, which this module has. Invariant: while the allocator runs, the
+   thread holds no lock and is marked busy, so that a call that the allocator makes into a ledger
+   does nothing there. Locks: MLI_RANK_MEMORY, for regions and pieces; MLI_RANK_PAGES, in the os
+   allocator. */
 #ifndef MLI_BASE_MEMORY_H
 #define MLI_BASE_MEMORY_H
 #include "api/api.h"
@@ -22,8 +22,7 @@
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
-/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
-   the allocator. */
+/* Returns a zeroed piece, or NULL if no region has one that is large enough. Calls no allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
@@ -36,8 +35,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
 /* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates `size` zeroed bytes for a ledger and the states of modules that lie behind it. Returns
-   NULL if there is no memory. */
+/* Allocates zeroed bytes for a ledger and the states behind it, or returns NULL. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);

@@ -1,9 +1,7 @@
-/* Has the arithmetic that a host without libm lacks: a logarithm, a square root, and the number of
-   blocks that a sampled block stands for. It also has a hash of numbers. It owns no state, and may
-   use os/. Locks: none.
-   A host may trap floating-point errors, or be compiled with -ffast-math. So no code raises INVALID,
-   DIVBYZERO, OVERFLOW or UNDERFLOW, and none makes a NaN: -1 stands for a number that is not
-   known. */
+/* Has the arithmetic that a host without libm lacks, and a hash of numbers. Owns no state.
+   Invariant: no code raises INVALID, DIVBYZERO, OVERFLOW or UNDERFLOW or makes a NaN, because a
+   host may trap errors or use -ffast-math; -1 stands for a number that is not known. Locks:
+   none. */
 #ifndef MLI_BASE_NUMBERS_H
 #define MLI_BASE_NUMBERS_H
 #include "api/api.h"
@@ -12,8 +10,7 @@
 
 /* Returns v without its decimals, but at least 0 and at most 9e18. */
 MLI_PRIVATE MLI_COLD uint64_t mli_whole(double v);
-/* Reads a number that the host has given. Returns -1 if it is below 0, above 0 but below 2^-64,
-   infinite or a NaN. */
+/* Reads a number of the host; -1 if it is below 0, above 0 but below 2^-64, infinite or a NaN. */
 MLI_PRIVATE MLI_COLD MLI_NOINLINE double mli_argument(const double *from);
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);

@@ -99,8 +99,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
         mli_put_u64(o, tenths / 10);
 }
 
-/* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
-   trailing zeros. */
+/* Writes bytes in the largest IEC unit that gives at least 1, with up to two decimals. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
@@ -154,9 +153,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
-   around it. Such characters are the controls, the separators, and those with Unicode's property
-   Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of text:
+   controls, separators, and Unicode's Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
@@ -164,8 +162,7 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* for each length of a sequence:
-                                                                     the least code */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: the least code */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -436,8 +433,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, such as "", "kB" or "EiB", in upper or lower case. Returns 0 if the
-   text is not a unit. */
+/* Returns the factor of a unit, such as "", "kB" or "EiB", in any case, or 0 if it is none. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;

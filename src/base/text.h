@@ -1,7 +1,6 @@
-/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
-   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
-   a function, the full buffer goes to that function, and is filled again. Without a function the
-   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
+/* Writes numbers and strings to an mli_out, which fills a buffer. A full buffer goes to the
+   function of the mli_out; without one the text is cut there, and the rest is counted, as in
+   snprintf. Uses no stdio, no locale and no allocation. Owns no state. Locks: none. */
 #ifndef MLI_BASE_TEXT_H
 #define MLI_BASE_TEXT_H
 #include "api/api.h"
@@ -27,18 +26,15 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns one text of a sequence, by its number. The first text has the number 0. Each text ends
-   with a 0. */
+/* Returns text `number`, from 0, of a sequence in which each text ends with a 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
-/* Terminates the text in a buffer with a 0. Returns the full length of the text, including what was
-   cut. */
+/* Terminates the text in a buffer. Returns its full length, including what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
-   UINT64_MAX. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL above UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
 /* Writes the lowest n digits of v, in base 10 or 16. */
@@ -53,8 +49,7 @@ MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
-   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
-   algorithms. */
+   a file's name, by civil_from_days of Howard Hinnant's chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 /* Writes the time of day, as 08:05:00. The moment is given in seconds since 1970. */
@@ -62,10 +57,9 @@ MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
-   as it is. A report may not write a sequence that is not well-formed by RFC 3629 (such as a
-   surrogate), nor a control character. It may not write U+FFFD, because mli_put_invalid_byte writes
-   U+FFFD for an invalid byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write it as it is:
+   if it is not well-formed by RFC 3629 (such as a surrogate), a control character, or U+FFFD, which
+   mli_put_invalid_byte writes. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
@@ -88,7 +82,6 @@ MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *s
 /* Writes a site as "read_tensors loader.c:12". Calls `put` to write the function and the file. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
-/* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
 /* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
@@ -104,10 +97,9 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 /* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON by a format string. If the format begins with a comma, and the last byte written is a
-   [ or {, leaves out the comma. Requires: if the format begins with a comma, something was written
-   before. The last byte written is still in the buffer, because a full buffer is flushed only when
-   more text comes. */
+/* Writes JSON by a format string. Leaves out a comma at its start if the last byte written is a [
+   or {. That byte is still in the buffer, because a full buffer is flushed only when more text
+   comes. Requires: before a comma, something was written. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);

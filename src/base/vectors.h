@@ -1,7 +1,7 @@
-/* Has the vector: a growable array of records. A thread can find a record by its number even while
-   another thread grows the vector. It owns no state: the module that owns the records has the
-   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
-   the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector, a growable array of records. Owns no state: the vector is in the state of the
+   module that owns the records. Invariants: a record never moves, and a thread can find it by its
+   number even while another thread grows the vector. Locks: none; the owner lets one thread at a
+   time grow it. */
 #ifndef MLI_BASE_VECTORS_H
 #define MLI_BASE_VECTORS_H
 #include "api/api.h"
@@ -16,8 +16,7 @@
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
-    uint64_t cap; /* how many pointers follow this struct; each points to a chunk of 16 records,
-                     or is NULL */
+    uint64_t cap; /* how many pointers follow, each to a chunk of 16 records, or NULL */
 } mli_chunk_array;
 /* Returns the address of the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -30,10 +29,9 @@ typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_a
    was not added yet reads as zeros. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with this number. If the chunk of the record is missing, makes the chunk in
-   memory from `grab`. Returns NULL if there is no memory. Stores the pointer to the chunk with a
-   release, which pairs with the acquire load in mli_vector_at. Requires: the caller is the only one
-   that adds to the vector. */
+/* Returns the record with this number, and makes its chunk in memory from `grab` if it is missing,
+   or returns NULL. Stores the pointer to the chunk with a release, which pairs with the acquire
+   load in mli_vector_at. Requires: the caller is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */

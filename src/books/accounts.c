@@ -8,8 +8,7 @@
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than the number of records; changes under the cold
-                                  lock */
+    mli_u32 count;             /* one more than the records; changes under the cold lock */
     struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
@@ -91,8 +90,7 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
-   closed. */
+/* Locks an open account, and returns its record. Returns NULL if the account is closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;

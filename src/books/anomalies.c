@@ -10,10 +10,8 @@
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
-                                  `born` */
-    const memlord_site *given; /* the host's pointer to the site; it is compared but never
-                                  followed */
+    memlord_anomaly is;        /* for the host; mli_anomaly_read fills in `site` and `born` */
+    const memlord_site *given; /* the host's pointer to it, compared but never followed */
     const memlord_site *site, *born; /* the ledger's copies of two sites: the site of the mistake,
                                         and the alloc site of the block that the mistake
                                         concerns; NULL if there is no such site, or no memory
@@ -25,8 +23,7 @@ struct mli_anomalies_state {
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
     uint64_t left_out; /* how often a mistake found no room in `at` */
-    mli_u32 untold;    /* 1: `at` has a mistake that is not logged yet; not guarded when it is read,
-                          or set to 0 */
+    mli_u32 untold;    /* 1: perhaps not all of `at` is logged; the lock is held to set it to 1 */
     mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: a refusal was logged; the first index is the
                                               public function (MLI_REFUSER_...), the second is 0
                                               for E_INVALID and 1 for E_DEVICE */
@@ -100,7 +97,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, const memlord_site *sit
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_u32_store(&s->untold, 1); /* under the lock, with the mistake: see mli_anomalies_tell */
+        mli_u32_store(&s->untold, 1);
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -139,8 +136,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies to *out the first mistake that is not logged yet, and marks it as logged. Returns 0 if all
-   mistakes are logged. */
+/* Copies to *out the first mistake to log, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -172,8 +168,8 @@ static MLI_NOINLINE MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anoma
     if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
     mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
-/* The relaxed load may miss what another thread has just set. That thread's own call sees it. The
-   store to 0 comes before the lock is taken, so a mistake that is noted later sets `untold` again. */
+/* The load is relaxed, as a thread sees at least its own store. The store of 0 comes before the
+   lock is taken, so it does not undo the 1 of a mistake that this thread has not seen. */
 MLI_PRIVATE void mli_anomalies_tell(memlord *lord) {
     MLI_REQUIRE(mli_none_held());
     mli_anomaly a;

@@ -15,11 +15,9 @@
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the hashes (mli_drop_print) of the keys of dropped
                                                allocs whose frees are expected; 0 means vacant */
-    mli_u32 dropped_kept;                   /* an upper bound of the number of keys in
-                                               dropped_keys; while it is not 0, MLI_ALERT_FORGET is
-                                               set, but for a moment */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
-                                                   no place in dropped_keys */
+    mli_u32 dropped_kept;                   /* at least the number of keys in dropped_keys; if not
+                                               0, MLI_ALERT_FORGET is set, but for a moment */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* by device type: dropped allocs without a place */
     mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
@@ -47,8 +45,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. If the block was pending, takes its bytes off the statistic
-   `pending`. */
+/* Counts the end of a block; of a pending one, takes its bytes off the statistic `pending`. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -127,10 +124,8 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, note, site);
 }
 
-/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. A free of
-   that key is expected, so it does not count as an unknown free. dropped_keys has few places, and
-   there is no memory for more. An alloc whose key finds no place there is only counted, for its
-   device type. */
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc, whose free
+   is expected. An alloc whose key finds no place there is only counted, for its device type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -267,9 +262,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Charges the account of a block that is put on the map. If the block replaces another, takes the
-   bytes of that one off its account first. `stale` is the word2 of the entry that was there, or
-   that of `e` if there was none. */
+/* Charges the account of a block that is put on the map, after the bytes of the one that it
+   replaces came off theirs. `stale` is the word2 that was there, or that of `e`. */
 static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_entry *e,
                                     uint64_t stale) {
     mli_side_record *side = mli_side_record_of(e->word2), *old = mli_side_record_of(stale);
@@ -277,9 +271,8 @@ static MLI_COLD void mli_put_charge(memlord *lord, mli_call *call, const mli_ent
     if (side) mli_side_charge(lord, call, side, side->account, MLI_BYTES(e->word1));
 }
 
-/* Puts an entry in the place on the map that a probe found, charges its account, counts n deltas,
-   and leaves the shard. If an older block is in that place, it ends, and its account loses its
-   bytes first. If the older block was live, its free was never recorded, so its end counts as an
+/* Puts an entry in the place that a probe found, charges its account, counts n deltas, and leaves
+   the shard. An older block there ends first; if it was live, its free was never recorded: an
    implicit free. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
@@ -302,8 +295,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_call *call, mli_probe *pro
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* if there is no memory, the shard's table keeps its size: calls are then slower,
-                    but the counts stay exact */
+    if (crowded) /* for lack of memory the table keeps its size: calls are slower, counts exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -337,17 +329,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
-                                                 between the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN: it ended in between */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, call, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Notes in a new side record that mli_probe_put is to charge a block to `account`; 0 means the
-   account that the thread uses, and MEMLORD_NONE means none. Returns 0 if there is no memory for
-   the record, else 1. */
+/* Notes in a new side record that mli_probe_put is to charge a block to `account` (0: that of the
+   thread, MEMLORD_NONE: none). Returns 0 if there is no memory for the record. */
 static MLI_COLD int mli_entry_set_account(memlord *lord, mli_thread *t, mli_entry *e,
                                           memlord_account account) {
     mli_side_record *side;
@@ -458,20 +448,20 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_call *cal
 
 /* -- realloc and move: an entry leaves the map, stays counted, and comes back changed -- */
 
-MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, const mli_entry *e,
-                                   const mli_pick *pick) {
+MLI_PRIVATE uint32_t mli_slot_take(const memlord *lord, mli_thread *t, uint64_t key,
+                                   uint64_t word1, uint64_t word2, const mli_pick *pick) {
     MLI_REQUIRE(mli_is_inside());
-    mli_slot *slot = t->slots;
-    while (slot < t->slots + MLI_SLOTS && mli_u64_load(&slot->key)) slot++;
-    if (slot == t->slots + MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
-    slot->word1 = e->word1;
-    slot->word2 = e->word2;
-    slot->scale = pick->scale;
-    slot->row = pick->row;
-    slot->type = mli_type_of(lord, MLI_DEV(e->word1));
-    mli_u64_store_release(&slot->key, e->key);
-    return t->id * MLI_SLOTS + (uint32_t)(slot - t->slots);
+    uint32_t i = 0;
+    while (i < MLI_SLOTS && mli_u64_load(&t->slots[i].key)) i++;
+    if (i == MLI_SLOTS || mli_is_orphan(lord, t)) return 0;
+    t->slots[i].word1 = word1;
+    t->slots[i].word2 = word2;
+    t->slots[i].scale = pick->scale;
+    t->slots[i].row = pick->row;
+    mli_u64_store_release(&t->slots[i].key, key);
+    return t->id * MLI_SLOTS + i;
 }
+
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick,
                                             uint32_t *slot) {
@@ -481,7 +471,7 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
         *out = *probe.entry;
         *pick = mli_pick_out(lord, out);
         out->word1 &= ~MLI_PICKED;
-        if (slot) *slot = mli_slot_take(lord, t, out, pick);
+        if (slot) *slot = mli_slot_take(lord, t, key, out->word1, out->word2, pick);
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -600,8 +590,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
-                                                                mli_route_newest */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -631,7 +620,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
                                                    memlord_device from, uint64_t from_key,
                                                    uint64_t key, uint64_t bytes) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_entry e;
     mli_pick pick;
@@ -648,12 +636,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_call *call
         return mli_unknown_free(lord, call, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
-    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, call->site,
+                           MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, call, &pick, key, MLI_SITE_ROW(rows));
     stack = call->pick.row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
-                         site);
-    r = mli_entry_attach(lord, call, &e, 0, key, bytes, site, 1, &rows);
+                         call->site);
+    r = mli_entry_attach(lord, call, &e, 0, key, bytes, call->site, 1, &rows);
     mli_stack_forget(call);
     if (r) return r;
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);

@@ -129,8 +129,7 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
            mli_u64_load(&cell->base);
 }
 
-/* Returns an equal part of `1 / part` of a row's peak, or of `least` if that is more, for each cell
-   of the row; at most a batch. */
+/* Returns a cell's part of `1 / part` of a row's peak, or of `least`; at most a batch. */
 static uint64_t mli_row_part(const memlord *lord, const mli_row *row, uint64_t part,
                              uint64_t least) {
     const uint32_t cells = mli_u32_load(&row->cells);
@@ -375,9 +374,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
-   the orphan record, which every row has from its start. Takes only the locks count and row, which
-   may be taken inside a shard. */
+/* Counts a delta on one row: in the thread's own cell or else in that of the orphan record. Takes
+   only the locks count and row, which may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -403,7 +401,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
-        mli_slot_move(lord, d->slot, 0);
+        if (d->slot) mli_slot_move(lord, d->slot, 0);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -440,6 +438,16 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
         sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
     }
     return sum;
 }
@@ -557,8 +565,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     int book;
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* mli_cell.share has 32
-                                                                           bits */
+        lord->counters.batch = batch < UINT32_MAX ? batch : UINT32_MAX; /* it has 32 bits */
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks in a forked child, which lacks the threads that held them. During a fork the

@@ -30,10 +30,8 @@
 #include "books/watches.h"
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
-   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
-   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
-   levels are exact modulo 2^64.
-
+   it; in a cell of the orphan record any thread counts, under the count lock. A thread counts the
+   free of another's block in its own cell, so a level may be negative; sums are exact modulo 2^64.
    A thread publishes its cell at the first bytes that it counts there, and whenever the level is
    below the base or above the limit (mli_cell_publish_due). The limit is the base plus the cell's
    share. A cell that is alone in its row may hold back a batch. Beside others it begins with a part
@@ -43,10 +41,9 @@
    holds back. It also raises the row's peak. So while no thread is inside a shard, the published
    bytes of a row are at most the live bytes, and at least the live bytes less all shares. */
 typedef struct mli_cell {
-    mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
+    mli_u64 level;         /* signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* the numbers of allocs and frees; in a site's cell `frees` counts the
-                              calls of free at the site, for blocks of any site */
+    mli_u64 allocs, frees; /* in a site's cell `frees` counts the calls of free at the site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
@@ -60,18 +57,18 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Returns the level above which a thread publishes its cell. */
 static MLI_HOT uint64_t mli_cell_limit(const mli_cell *cell) {
     return mli_u64_load_own(&cell->base) + mli_u32_load(&cell->share);
 }
-/* Counts an alloc in a cell, and raises the cell's `high`. Returns a negative value if the level
-   rose above the cell's limit, so that the thread has to publish the cell. */
+/* Counts an alloc in a cell, and raises its `high`. Returns a negative value if the level rose
+   above the cell's limit: the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -80,17 +77,16 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     mli_u64_store(&cell->high, level);
     return (int64_t)(mli_cell_limit(cell) - level);
 }
-/* Counts the bytes of a free in a cell. The caller adds to `frees`. Returns a negative value if the
-   cell's level fell below its `base`. `out` is stored before `level`. A reader loads them in the
-   other order, so that it never finds more bytes freed than allocated. */
+/* Counts the bytes of a free in a cell; the caller adds to `frees`. Returns a negative value if the
+   level fell below its `base`. A reader loads `level` first, so it finds no excess of frees. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative value
-   if the thread has to publish the cell. */
+/* Counts a change of a block's size in a cell: from `had` bytes to `bytes`. Returns a negative
+   value if the thread has to publish the cell. */
 static MLI_HOT int64_t mli_cell_count_resize(mli_cell *cell, uint64_t had, uint64_t bytes) {
     uint64_t level;
     if (bytes <= had) return mli_cell_count_free(cell, had - bytes);
@@ -118,9 +114,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return (int64_t)(level - mli_u64_load_own(&cell->base)) |
            (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - out);
 }
-/* Does the rare work after a change of a cell. Raises the cell's `high`. Publishes the cell if it
-   now holds back less than 0 bytes or more than its share. Requests a band check if one is due.
-   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
+/* Does the rare work after a change of a cell: raises its `high`, publishes it if it now holds back
+   less than 0 bytes or more than its share, and requests a band check if one is due. Requires: the
+   caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -132,22 +128,18 @@ typedef struct mli_cell_sums {
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
    waits for its threads. `most` buys a small peak_error. */
 typedef struct mli_row {
-    mli_lock lock; /* guards all that follows, but for next, subject, sampled_peak, expected and
-                      arena; the words are also read without it */
+    mli_lock lock; /* guards what follows, but not next, subject, sampled_peak, expected, arena */
     uint32_t dev;          /* the number of the device */
     mli_u32 next;          /* the device's next row in the book, or 0 */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the ledger's copy of a tag */
-    mli_u64 published;     /* published bytes, signed; at most the live bytes while no thread is in
-                              a shard */
+    mli_u64 published;     /* signed; at most the live bytes while no thread is in a shard */
     mli_u64 peak;          /* the most live bytes known since the last peak reset; signed */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled */
-    mli_cell *latest;      /* the cell that was published last; NULL after a peak reset;
-                              mli_joint_settle may clear it */
+    mli_cell *latest;      /* published last; NULL after a peak reset; see mli_joint_settle */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was until another
-                              one published and has not published since; or NULL */
+    mli_ptr first;         /* mli_cell *: the cell that is alone in the row, or was and waits */
     uint64_t shares;       /* the sum of the shares of all cells but `first` */
     int64_t most;          /* there were at most so many live bytes since the last peak reset */
     mli_cell_sums at_reset; /* the sums at the last reset */
@@ -155,7 +147,7 @@ typedef struct mli_row {
 } mli_row;
 
 /* The sums of a row over all threads. All members but in, out, live and blocks count from the last
-   reset; `freed` counts from the last collection if that is later. */
+   reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
@@ -170,8 +162,7 @@ typedef struct mli_oom {
     uint64_t time;  /* when the request failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device at the latest sample of its physical device. Both members are 0 if the
-   device is newer than the sample. */
+/* The bytes of a device at the latest sample of its phys; both 0 if the device is newer. */
 typedef struct mli_sample_mark {
     uint64_t held; /* a lower bound of the bytes that the device held */
     uint64_t in;   /* the bytes allocated so far, read before the sample was taken */
@@ -204,8 +195,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 /* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
-/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
-   the cell itself, so its loads need no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL, without acquire loads. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -215,11 +205,11 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 of the map, so that a fork waits until the caller has counted and left. The caller
-   does not use the shard's table. If the shard is stopped (books/map), waits for its lock. */
+/* Enters shard 0, so that a fork waits until the caller has counted and left. The caller does not
+   use the table. If the shard is stopped, waits for its lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
-/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+/* Returns a thread's cell for a row, makes it on first use, or returns NULL if there is no memory.
    Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
@@ -227,23 +217,26 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
    acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
-   memory. If mli_row_publish was not called for the last row, makes that row again. Requires: the
-   caller holds the cold lock. */
+/* Makes the next row of a book, or again an unpublished one, and the orphan record's cell for it.
+   Returns NULL if there is no memory. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Shows other threads the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
+}
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Sets the time from which publications check whether a snapshot is due; 0 means never. */
@@ -255,18 +248,17 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check at the end of a call on the device. May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns how far a cell's highest level since its last publication is above the cell's base. If
-   another cell of the row has published since, uses the present level instead. Requires: the caller
-   holds the row's lock. */
+/* Returns how far a cell's highest level since its last publication is above its base; its present
+   level, if another cell has published since. Requires: the caller holds the row's lock. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to its published bytes plus the bytes by which a cell's `high` is above its
-   base. If another cell has published since this one did, does nothing: the published bytes may
-   have been lower when this cell was at its `high`. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes plus how far a cell's `high` is above its base, unless
+   another cell has published since: the published bytes may have been lower at that time. Requires:
+   the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* The counts that a call adds to the rows of a block: of its device, its site and its tag. A free
-   makes another delta with freed_here and frees_here, for the site that called free. */
+/* The counts that a call adds to the rows of a block. A free makes another delta with freed_here
+   and frees_here, for the site that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag, as in mli_entry */
@@ -274,57 +266,47 @@ typedef struct mli_row_delta {
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes freed at the site; number of frees at the site */
     int undo;                        /* 1: takes back `in` and `allocs` that were counted before */
-    uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0 means no block */
+    uint64_t attaches; /* the bytes of a detached block that is put back or ends, plus 1; 0: none */
     uint32_t slot;     /* the slot of this block: see mli_slot; 0: none */
-    uint64_t pended;   /* of a free that ends a pending block: the epoch in which the block was
-                          freed, plus 1; otherwise 0 */
+    uint64_t pended;   /* of a free that ends a pending block: the free's epoch, plus 1; else 0 */
 } mli_row_delta;
-/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
-   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+/* Counts that a block is detached (by = 1), put back or ended (-1). Requires: the caller is inside
    a shard, so that a fork finds both the change of the map and this count, or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds both a block and its counts, or neither. Only mli_count_site_free counts outside a shard,
-   after the block has ended. A fork may come between the end of the block and that count. */
+   finds both a block and its counts, or neither; only mli_count_site_free counts outside one. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. While calls are in progress b
-   may exceed a, because sums may then lack some of the counts of a call. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56, because sums may lack some of
+   the counts of a call in progress. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
-   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
+/* Sums a row over all threads, under its lock. With `peaks` also raises its peak to what the cells
+   show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
-   without a lock. The sum may have the free of a block by one thread, and lack the alloc by
-   another. If it is below 0 for that reason, returns 0. */
+   without a lock. May find a free without its alloc; a sum below 0 becomes 0. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
-   collection, and the bytes that its pool holds. */
+/* Returns a device's live bytes, those freed since the last reset or collection, and its pool's. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets the peak of a device to its live bytes, so that earlier highs of its cells no longer count.
-   If other threads change the live bytes meanwhile, sets it to the published bytes, which are
-   less. Requires: t is the record of the calling thread. */
+/* Sets the peak of a device to its live bytes or, if other threads change these meanwhile, to the
+   published bytes. Requires: t is the record of the calling thread. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, uint32_t dev);
 
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
-   it, so that an addition by another thread is not lost. */
+/* Restarts `freed` of a device at 0. Adds to at_reset, so that no addition by a thread is lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
-/* Starts the totals and the peaks of all rows over, and begins an epoch. Visits each row once.
-   Requires: t is the record of the calling thread. */
+/* Starts all totals and peaks over, and begins an epoch. Requires: t is the caller's record. */
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 MLI_TABLE(const mli_life mli_counters_life)
 

@@ -28,8 +28,7 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the addition in
-                                                                mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
@@ -47,9 +46,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
-   there are already MEMLORD_MAX_DEVICES. If an earlier try made the record and then found no memory
-   for the row, uses that record. */
+/* Gets the dev of a device, and makes its record and row on first use, or uses the record of an
+   earlier try. Returns MEMLORD_E_DEVICE if there are already MEMLORD_MAX_DEVICES. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -107,8 +105,7 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* searched before "cuda", with which
-                                                                 this name begins */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda" */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -121,8 +118,7 @@ static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
-   such name. */
+/* Returns the rest of a text after the name of a device type, or NULL if it has none. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;

@@ -43,8 +43,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts as lost the events that are still in a sub-buffer. Makes only one addition for consecutive
-   events of one device. */
+/* Counts as lost the events in a sub-buffer, by one addition for those of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -85,8 +84,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
-                                                              mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -158,9 +156,8 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
-   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
-   sub-buffer. */
+/* Allocates a ring of `capacity` events in at least 16 sub-buffers of up to 64, or of one event
+   each if there are fewer than 16; or returns NULL. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -296,8 +293,7 @@ MLI_PRIVATE MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
     return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
                                                  : NULL;
 }
-/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
-   not in the child. */
+/* Mends a forked child, where no sub-buffer but this thread's has a writer. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -326,8 +322,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
-                                                    meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread has installed one */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }

@@ -7,12 +7,11 @@
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: the newest of all records; no record is
-                                         ever removed */
+    mli_ptr all;                      /* mli_fence_record *: the newest; none is ever removed */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* the fences to drop at the end of a call */
-    struct mli_queue *spare_queues;   /* unused queues; each fence record adds one, so that a
-                                         free does not have to allocate a queue */
+    struct mli_queue *spare_queues;   /* unused; one for each record, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };

@@ -6,8 +6,7 @@
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* one more than the number of reservations; changes under the cold
-                                  lock */
+    mli_u32 reservation_count; /* one more than the records; changes under the cold lock */
 };
 
 /* -- physical devices -- */
@@ -87,8 +86,7 @@ static MLI_COLD uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -148,8 +146,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
-                                                    device */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample may lack the bytes of the device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -245,8 +242,7 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* so the sums that follow cannot overflow: the
-                                               live bytes are less than 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live bytes are below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -285,9 +281,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* mli_draw_count returns how many tickets an alloc of this thread may draw on. mli_draw_ticket
-   returns the record of ticket i of these, or NULL if the ticket is closed or is for another
-   phys. */
+/* Return how many tickets an alloc of this thread may draw on, and the record of ticket i of these,
+   or NULL if it is closed or for another phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -360,10 +355,9 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the bytes of a request that are not reserved yet. At the physical device these are the
-   bytes that no ticket covers. In the request's account they are the bytes that no ticket of the
-   same account covers. Returns 1 if it has reserved them, 0 if they do not fit, and -1 if the
-   caller should try again. */
+/* Reserves the bytes of a request that are not reserved yet: at the phys those that no ticket
+   covers, in the account those that no ticket of the same account covers. Returns 1 if it has
+   reserved them, 0 if they do not fit, and -1 if the caller should try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -396,8 +390,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* set only once, because a call with an old ticket may read it at
-                                     the same time */
+    if (!v->phys) v->phys = phys; /* once, because an old ticket may be read at the same time */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -407,8 +400,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
-   adopted them. */
+/* Detaches the tickets of a thread's context that another has closed or adopted. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
@@ -427,11 +419,11 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* mli_ticket_draw_begin clears the bit when the
-                                                  thread has no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* cleared when no ticket is open */
 }
-MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
+MLI_PRIVATE void mli_ticket_draw_begin(memlord *lord, mli_call *call, uint64_t bytes) {
     mli_ticket_draw *draw = &call->draw;
+    if (!draw->named && !(mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)) return;
     if (!draw->named) {
         mli_tickets_prune(lord, call->t);
         if (!call->t->now.open_tickets) {
@@ -501,7 +493,6 @@ static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->limits->reservation_count.v = 1;
 }
-/* Takes or drops the locks of all physical devices. */
 static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);

@@ -93,9 +93,8 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 }
 
 #define MLI_BLOCK_LIST_MIN 4096u /* a query of at most this many matches in a shard is not split */
-/* If a shard has more matches than may be copied at once, splits the query into parts and returns
-   1. This happens where small blocks lie close together. The hash of a block's key decides which
-   part the block is in. So each block is listed once, even if the table changes between the
+/* If a shard has more matches than may be copied at once, splits the query into parts, by the hash
+   of the key, and returns 1. So each block is listed once, even if the table changes between the
    walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -103,9 +102,8 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query. If the query is split into parts, copies only
-   the blocks of the current part. If there is too little room, allocates more while the shard is
-   not paused, and tries again. */
+/* Copies the blocks of a shard that match a query, of the current part if it is split. Allocates
+   more room while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -208,8 +206,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest block of the heap to the place behind the
-                                      heap */
+    for (n = top->count; n > 1;) { /* moves the smallest block behind the heap */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;

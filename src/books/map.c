@@ -3,12 +3,10 @@
 #include "base/memory.h"
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has less than about 1,500
-                                 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer is small: less than about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
-   number of types. */
+/* The host may use one number as a storage of every device type, with the same home. So the slots
+   of a bucket and its largest overflow count must be at least as many as the types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
@@ -37,13 +35,11 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 }
 
 #define MLI_DRAIN_NS 1000000u
-/* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer within microseconds, and always before it runs another
-   thread. */
+/* Waits until every store that was executed by now is visible to all threads. A processor drains
+   its buffer within microseconds, and before it runs another thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* ends the loop if a sandbox lets no thread sleep and the clock stands
-                           still */
+    unsigned tries = 0; /* ends if a sandbox lets no thread sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -81,8 +77,7 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: lets no further thread enter, and waits until all threads inside have
-   left. */
+/* Stops a shard: lets no further thread enter, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
     MLI_REQUIRE(!mli_is_inside());
@@ -92,8 +87,8 @@ static void mli_shard_stop(memlord *lord, mli_shard *s) {
 }
 
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
-    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger have no
-                                                               table; no lock is taken for them */
+    if (mli_u32_load(&s->state) == MLI_SHARD_NEW) return 0; /* most shards of a small ledger need
+                                                               none */
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
     if (s->stopped_state == MLI_SHARD_NEW) {
@@ -183,11 +178,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
-   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
-   first table also gets the thread t as its owner. If t is the orphan record, the shard becomes
-   shared instead. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did, with the old table in *next; 1 if
+   the entries do not fit in *next; -1 if they fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. With its first table a shard gets the owner t or, if
+   t is the orphan record, becomes shared. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));

@@ -1,13 +1,8 @@
-/* Owns the map from (device type, storage) to an entry of 24 bytes. The map has 1024 parts, the
-   shards, and a shard has a table of buckets. A bucket has five slots for entries, and a header.
-   The header has a print for each slot: a byte of the hash of the entry's key. The home of a key is
-   the bucket at which a search begins. A row has the counters of a site or a tag on a device. A
-   birth is the mark, the scope and the stream that a block began with. Also owns two numbers that
-   an alloc stores in an entry: the number (dev) of a device, and the number of the current mark
-   (memlord_mark). May use base/memory and books/threads. Invariants: a thread is inside a shard
-   while it uses the shard's table, and it counts its changes of the table before it leaves.
-   bench/README.md has the measurements that led to this shape. Locks: the lock of a shard, then
-   that of a bucket. */
+/* Owns the map of 1024 shards from a key to an entry of 24 bytes (bench/README.md tells why it has
+   this shape), and two numbers that an alloc stores in an entry: the dev, and the number of the
+   current mark. A bucket has five slots, and in its header a print of each: a byte of the key's
+   hash. Invariant: a thread is inside a shard while it uses the shard's table, and counts its
+   changes before it leaves. Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -36,8 +31,7 @@ typedef struct mli_entry {
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
-/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
-   bit. */
+/* The bits of word1 above the bytes: dev, references, picked (not set by MLI_UPPER_OF). */
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
     return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
@@ -54,8 +48,7 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
-                                                 are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the bits below it are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -66,8 +59,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->map.mark);
 }
-/* Makes the next mark current, and returns its number. Once the current mark is MLI_MARK_MAX, only
-   returns that number. */
+/* Makes the next mark current, up to MLI_MARK_MAX, and returns its number. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
 
 /* -- the numbers of devices -- */
@@ -78,9 +70,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in mli_map_state.dev_of: 4 bits of memlord_device.type and 7 bits
-   of memlord_device.index. If one of the two has more bits, returns the index of the last element,
-   which is always 0. */
+/* Returns the index of a device in mli_map_state.dev_of: 4 bits of its type and 7 bits of its
+   index. If it has more bits, returns the index of the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -137,12 +128,11 @@ typedef struct mli_bucket {
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
 
-/* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
-   the home. The bits just below them are also well mixed, and choose the print and the overflow
-   count. The type is not part of the hash, because equal handles of two types are rare. Such
-   handles share a home. */
+/* Returns the hash of a key. Blocks of one size lie at equal distances, which a product preserves;
+   without the shift one distance in ten would put many keys into few buckets. The constant comes
+   from the finalizer of MurmurHash3. The upper 32 bits, and those just below them, are well mixed:
+   the former choose the home, the latter the print and the overflow count. Equal handles of two
+   types share a home, because they are rare. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -153,7 +143,6 @@ static MLI_HOT mli_bucket *mli_table_at(const mli_shard *s) {
     const uintptr_t word = (uintptr_t)mli_ptr_load_own(&s->table);
     return (mli_bucket *)(word & ~(uintptr_t)(MLI_BUCKET_BYTES - 1));
 }
-/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     MLI_REQUIRE(mli_table_at(s));
@@ -163,7 +152,6 @@ static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     MLI_REQUIRE(bits);
 #if defined(__GNUC__)
@@ -174,12 +162,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
-   where the print of the lowest such slot begins in the header. mli_print_room returns 1 if no slot
-   has that print and a slot is vacant; *bit is then where the print of that slot begins. The
-   version with vectors takes as
-   many instructions as the other, but half the registers. The number of free registers limits how
-   far ahead a processor executes. */
+/* Return a mask of the slots whose print is `print`; where the print of the lowest such slot begins
+   in the header; and 1 if no slot has that print and a slot is vacant, whose print then begins at
+   *bit. The version with vectors takes as many instructions as the other, but half the registers,
+   which limit how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -192,7 +178,8 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
 }
 /* One comparison of 16 bytes: the lower 8 compare prints, the upper 8 find prints of 0. */
 static MLI_HOT int mli_print_room(uint64_t header, uint64_t print, unsigned *bit) {
-    const __m128i prints = _mm_cvtsi32_si128((int)print), both = _mm_cvtsi64_si128((long long)header);
+    const __m128i prints = _mm_cvtsi32_si128((int)print);
+    const __m128i both = _mm_cvtsi64_si128((long long)header);
     const int same = _mm_movemask_epi8(
         _mm_cmpeq_epi8(_mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0),
                        _mm_unpacklo_epi64(both, both)));
@@ -269,8 +256,7 @@ enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
-                                             owns the shard */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the owner */
 };
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
@@ -280,7 +266,6 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
-/* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
     if (MLI_UNLIKELY(mli_key_is_handle(key)))
         key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
@@ -324,8 +309,7 @@ typedef struct mli_home {
     uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
-/* Finds the home of a key, and returns a pointer to the header of the home. Prefetches the second
-   cache line of the home. */
+/* Finds the home of a key, and returns its header. Prefetches the home's second cache line. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
@@ -440,22 +424,19 @@ MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
    acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork or a check. Takes all shard locks, which
-   mli_map_thaw drops. */
+/* Stops all shards with one barrier, and takes all shard locks, which mli_map_thaw drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for each entry of a shard until fn returns a value other than 0. Returns what fn
-   returned last, or 0 for a shard without entries. Requires: the caller holds the shard's lock, or
-   no other thread knows the ledger. */
+/* Calls fn for each entry of a shard until fn returns a value other than 0, and returns the last
+   value, or 0. Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
-   found too small. If another thread has replaced that table, does nothing and returns 0. A table
-   of 3 buckets or more grows by a fifth to a third, or further if the entries do not fit then. The
-   new table is allocated before the shard is stopped. Only threads that use this shard wait.
-   Returns -1 if there is no memory, or if no table has room for the entries. Requires: the caller
+/* Gives a shard its first table, or a larger one than that of `size`; returns 0 also if another
+   thread has replaced that. A table of 3 buckets or more grows by a fifth to a third, or further if
+   the entries do not fit. It is allocated before the shard is stopped, and only threads that use
+   this shard wait. Returns -1 if there is no memory, or if no table has room. Requires: the caller
    is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 

@@ -64,9 +64,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds is changing
-   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved all the memory that
-   the put takes. */
+/* Allocates for stb_ds, from the first block of the table that it is changing
+   (mli_process.growing). Cannot fail, because mli_dict_room_locked has reserved the memory. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -148,8 +147,7 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns the bytes that stb_ds takes for an array of `capacity` items, by the formula of
-   stbds_arrgrowf. */
+/* Returns the bytes that stb_ds takes for `capacity` items, as stbds_arrgrowf does. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -159,8 +157,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for the block yet, else 0. */
+/* Adds a block to a table with fewer than `need` bytes left. Returns -1 if there is no memory. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -191,8 +188,7 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
-   the next put. */
+/* Returns the item of a key, or NULL. The pointer is valid until the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;

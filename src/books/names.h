@@ -1,11 +1,7 @@
-/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index.
-   The index finds a row, or the record of a site or a module, by an address. A row has the counters
-   of a device, a site or a tag. A cell is a thread's part of a row, and the orphan record has the
-   cells of threads that have no thread record. The cold lock is a lock of the process,
-   mli_process.cold_lock. A kept string is the ledger's copy of a string: there is one copy of each
-   text, and it lives until the ledger ends. May use base/memory and books/counters. Invariant: a
-   function whose name ends in _locked runs under the cold lock, and takes no memory from the host.
-   Lock: the cold lock. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index,
+   which finds a row, or the record of a site or a module, by an address. Invariant: a function
+   whose name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: the
+   cold lock. */
 #ifndef MLI_BOOKS_NAMES_H
 #define MLI_BOOKS_NAMES_H
 #include "api/api.h"
@@ -14,20 +10,14 @@
 #include "base/ledger.h"
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. Its caller then calls
-   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again:
-       mli_cold cold = {MEMLORD_OK, NULL, 0, 0};
-       do {
-           mli_cold_enter(&cold);
-           cold.r = mli_x_locked(lord);
-       } while (mli_cold_leave(lord, &cold));
+   mli_cold_leave, which drops the lock and allocates the memory. After that the caller tries again.
    stb_ds does not check its allocations and passes no context to them. So before a key is put in a
    table, the table gets all the memory that the put can need. A table frees its memory only when it
    ends. The arrays that it has outgrown stay until then; together they are smaller than its present
    arrays. */
 
-/* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
-   An item of the table begins with its key, a char *. Items move when the table grows, and are
-   never removed. */
+/* A block of memory of a cold table (mli_dict), an stb_ds map whose items begin with the key, a
+   string. Items move when the table grows, and are never removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -45,8 +35,7 @@ typedef struct mli_dict {
     size_t left; /* the unused bytes at the end of the first block */
 } mli_dict;
 
-/* What a _locked function returns if it lacks memory. Its caller tries again after
-   mli_cold_leave. */
+/* What a _locked function returns if it lacks memory, to be tried again: see mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
@@ -80,8 +69,7 @@ MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Does what mli_name_locked does, but takes the cold lock itself, and allocates if memory is
-   needed. */
+/* Does the same outside the cold lock, and allocates if memory is needed. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
 /* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
@@ -93,15 +81,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
 /* The top 8 bits of an index key are the number of a device (dev), or one of these numbers. */
-#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index
-                                  of a device; the value is the record of the site, or the dev of
-                                  the device */
+#define MLI_INDEX_SUBJECT 255u /* the other bits are the address of a site, or the type and index of
+                                  a device; the value is the site's record, or the dev */
 #define MLI_INDEX_BIRTH 252u   /* the other bits are a hash of a birth (mark, scope and stream of a
                                   block); the value is the number of the birth */
-#define MLI_INDEX_MODULE 253u  /* the other bits are the address where a module starts; the value is
-                                  the record of the module */
-#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site's content; the value is the
-                                  record of the site */
+#define MLI_INDEX_MODULE 253u  /* the other bits are a module's start; the value is its record */
+#define MLI_INDEX_CONTENT 254u /* the other bits are a hash of a site; the value is its record */
 
 /* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {

@@ -94,8 +94,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
-                                                     meanwhile */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made it meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -136,9 +135,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, copies it to *spare, which then becomes
-   the array. If *spare is not larger than the array, returns MLI_AGAIN. Returns MEMLORD_E_STATE if
-   the part overlaps another. */
+/* Inserts a part in order of offset. If the array is full, a larger *spare becomes the array, else
+   the result is MLI_AGAIN. Returns MEMLORD_E_STATE if the part overlaps another. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -273,8 +271,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* `parts` is not NULL if the block at `key` has ended, or
-                                    already has other parts */
+    mli_parts_free(lord, parts); /* not NULL: the block at `key` has ended, or has other parts */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,

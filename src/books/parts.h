@@ -1,12 +1,6 @@
-/* Owns the side records and the parts of blocks. A side record has those facts of a block that do
-   not fit in the block's entry in the map. The word2 of the entry then points to the side record,
-   and the side record keeps what word2 had before. A part is a range of the bytes of a block, with
-   a description. A shard is a part of the map. A probe finds an entry in a shard, and no other
-   thread changes the entry until the probe ends. A pending block was freed, and waits for its
-   fences. May use books/map, books/accounts, books/limits and base/memory. Invariants: only the
-   thread that holds an entry uses the side record of the entry; such a thread is inside a shard of
-   its own, or has locked the entry's bucket. Parts lie inside their block and do not overlap.
-   Locks: those of the map. */
+/* Owns the side records and the parts of blocks. Invariants: only the thread that holds an entry
+   uses its side record; such a thread is inside a shard of its own, or has locked the entry's
+   bucket. Parts lie inside their block and do not overlap. Locks: those of the map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"
@@ -18,19 +12,14 @@
 #include "books/probes.h"
 #include "books/fences.h"
 
-/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
-   for, an account, parts. */
+/* A description, more references than fit in the entry, fences, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
-    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
-                                        (63) */
-    struct mli_fence_record *fences; /* of a live block, the uses that memlord_block_use has
-                                        recorded; of a pending block, the fences that are not yet
-                                        done */
-    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
-                                        not pending */
-    uint64_t epoch;                  /* of a pending block: how many resets there had been
-                                        (mli_epoch) when it was freed */
+    uint64_t refs;                   /* the references, if the entry has MLI_REFS_MANY (63) */
+    struct mli_fence_record *fences; /* of a live block, its recorded uses (memlord_block_use); of a
+                                        pending block, the fences that are not done */
+    uint64_t serial;                 /* no other pending block has it; 0: not pending */
+    uint64_t epoch;                  /* of a pending block: mli_epoch when it was freed */
     memlord_account account;         /* the account that the block is charged to; 0 means none */
     uint64_t charged;                /* the bytes that are charged to `account` */
     struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
@@ -66,12 +55,10 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_call *call, mli_side_record 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_open(memlord *lord, mli_thread *t,
                                                 memlord_account account, memlord_device device,
                                                 uint64_t word2, uint64_t bytes);
-/* Returns the word2 that an entry would have without a side record. Returns 1 if the side record has
-   more than an account. */
+/* Returns the word2 without a side record, or 1 if the side record has more than an account. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_side_plain(uint64_t word2);
 /* Takes a freed block off its account, and keeps its side record for the thread. Requires:
-   mli_side_plain has not returned 1; the thread keeps less than MLI_SIDES_MAX; no entry has the
-   record any more. */
+   mli_side_plain did not return 1; the thread keeps less than MLI_SIDES_MAX; no entry has it. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_close(memlord *lord, mli_thread *t, uint64_t word2);
 
 /* Returns 1 if the block was freed and waits for its fences. */
@@ -85,9 +72,8 @@ static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t 
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
-   map does not have the key, or if its block has no side record. In every case the caller calls
-   mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending, or NULL if there is
+   none. In every case the caller calls mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
@@ -108,13 +94,11 @@ typedef struct mli_parts {
     uint64_t bytes;           /* the bytes of all parts */
     uint32_t count;           /* the number of parts */
     uint32_t room;            /* the number of parts that the array has room for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, in order of
-                                 offset */
+    memlord_part_info *at[1]; /* `room` pointers; `count` are used, in order of offset */
 } mli_parts;
 
 /* Frees the parts that do not lie wholly in the first `bytes` of their block, which has shrunk.
-   Requires: no other thread can reach the array, because the block is not on the map, or the array
-   is detached from the block. */
+   Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: no other thread can reach the array. */

@@ -1,7 +1,6 @@
-/* Implements the table of picked blocks, which tells the stack of each block whose alloc was
-   sampled. Owns no state: the table is in the state of books/stacks. A row of books/stacks has the
-   totals of a stack on a device. May use base/memory and books/map. Invariant: a part of the table
-   is at most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+/* Implements the table of picked blocks, which tells the stack of each block. Owns no state: the
+   table is in the state of books/stacks. Invariant: a part of the table is at most three quarters
+   full. Locks: MLI_RANK_STACKS, one for each part. */
 #ifndef MLI_BOOKS_PICKS_H
 #define MLI_BOOKS_PICKS_H
 #include "api/api.h"
@@ -27,10 +26,9 @@ MLI_TABLE(const mli_pick mli_pick_none)
 /* A part of the table, in a cache line of its own: a hash table with linear probing. */
 typedef struct mli_picks {
     mli_lock lock; /* guards all other members */
-    mli_ptr table; /* mli_pick *: the address, a multiple of 128, plus log2 of the number of
-                      entries; NULL if there are none */
-    size_t count, reserved; /* entries in use; vacant entries that calls have reserved for the
-                               blocks that they record */
+    mli_ptr table; /* mli_pick_slot *: the address of the slots, plus log2 of their number; NULL if
+                      there are none. The address is a multiple of 128 (base/memory) */
+    size_t count, reserved; /* slots in use; vacant slots that calls have reserved */
     char pad[32];
 } mli_picks;
 
@@ -42,8 +40,7 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
 /* Adds a block to a part, in the room that mli_pick_reserve has reserved for it. */
 MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
-/* Returns a copy of the entry of a key and, if `remove` is 1, removes the entry. If the part does
-   not have the key, the copy has row 0. */
+/* Returns the picked block of a key, or row 0, and removes it if `remove` is 1. */
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`: these bytes times pick->scale. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);

@@ -1,7 +1,6 @@
 #include "books/probes.h"
 
-/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
-   end. */
+/* Returns the bucket after b, or the first one after the last. `end` is where they end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? mli_table_at(s) : b + 1;
@@ -121,8 +120,7 @@ MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *pr
     mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
-   again. */
+/* Probes a shard that the thread has entered. Nonzero: the thread must leave and try again. */
 static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
                                      mli_probe *probe) {
     mli_probe_begin(probe, probe->shard, key, probe->shared);
@@ -168,8 +166,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, the call waits for
-                                                  the shard's lock */
+            mli_shard_make_shared(lord, t, s); /* if STOPPED, the call waits for the shard's lock */
         else if (!want_room)
             return 0;
         else if (refused || mli_shard_grow(lord, t, s, size))

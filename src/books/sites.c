@@ -10,15 +10,13 @@
 
 struct mli_sites_state {
     mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
-    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
-                        cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest of a return address; under the cold lock */
     mli_ptr named;   /* mli_site_record *: the newest site when mli_places_name last looked up
                         symbols; NULL if it has not done so */
 };
 
-/* These are arrays, not string literals. A linker drops the literals of an object all together or
-   not at all, so one literal here would bring the texts of the reports into a program without
-   reports. */
+/* Arrays, not literals, which a linker drops all together or not at all: one here would bring the
+   texts of the reports into a program without reports. */
 static const char mli_no_text[] = "";
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
@@ -43,9 +41,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site that has the kept strings and the line of `kept`, in the module `module`. If there
-   is none, returns NULL, and *key gets a free key of the index under which the site can be
-   added. */
+/* Finds the site that has the kept strings and the line of `kept`, in `module`, or returns NULL and
+   sets *key to a free key for it. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -63,8 +60,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
-   the record yet. */
+/* Makes the record of a site that is displayed as `kept`, or returns NULL. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -73,9 +69,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under the key `content` and under the address of its struct `original`,
-   which the host may pass back once reports have shown it. Requires: room for two keys is
-   reserved. */
+/* Adds a site to the index under `content` and under its struct `original`, which the host may pass
+   back once reports have shown it. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -147,13 +142,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the id cannot be read; the
-                                                                    caller has compared the names */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* no id can be read; the names are
+                                                                    the same */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
-   because no module is there. Returns 0 if the ledger does not know the module, or if the system
-   cannot tell without a lock. */
+/* Finds the module that is at an address now, or NULL in *out if there is none, and returns 1.
+   Returns 0 if the ledger does not know it, or if the system cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -198,8 +192,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(found->id, image->id, image->id_size);
     found->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     found->number = found->next ? found->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with the load in
-                                                             mli_module_newest */
+    mli_ptr_store_release(&lord->sites->modules, found); /* pairs with mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)found);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -212,9 +205,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. If there is none, returns NULL, and *key gets a free key of the index
-   under which the site can be added. A module that is loaded again at another address has the same
-   sites. */
+/* Finds the site of a place, or returns NULL and sets *key to a free key for it. A module that is
+   loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -253,8 +245,7 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
-   address to the index, too. */
+/* Finds or makes the site of a return address, also in the index if its module stays loaded. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -327,9 +318,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
     return q.name;
 }
-/* Makes reports display a copy of `from` for a site. Adds the copy to the index, because the host
-   may get the copy and pass it back. Returns MLI_AGAIN if the caller has to get memory and then
-   call again. */
+/* Makes reports display a copy of `from` for a site, which is in the index, because the host may
+   pass it back. Returns MLI_AGAIN if the caller has to get memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -547,8 +537,7 @@ static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site
     if (r) return r;
     for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
     all->shown = i;
-    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even for a function
-                                          without a name */
+    mli_u32_store(&site->resolved, 1); /* from now on no symbol is looked up, even without a name */
     r = mli_site_display_locked(lord, site, &all->at[i].at);
     if (r) return r;
     mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */

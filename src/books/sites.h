@@ -1,12 +1,6 @@
-/* Owns the records of sites, and finds the rows whose counters a call changes. A site is a point in
-   the host's code: a struct that the host declares (memlord_site), or the return address of a call.
-   A row has the counters of a site or a tag on one device. A module is an executable or a library.
-   A place is a module and an offset in its file. A kept string is the ledger's copy of a string.
-   The index (books/names) finds a record or a row by an address. A birth is the mark (see
-   memlord_mark), the scope and the stream that a block began with. A shard is a part of the map of
-   blocks. May use books/names, books/counters and books/devices. Invariants: the record of a site
-   lives until the ledger ends; no function here allocates or takes a lock inside a shard. Locks:
-   the cold lock. memlord_sites_enable takes only the registry lock. */
+/* Owns the records of sites, and finds the rows whose counters a call changes. Invariants: the
+   record of a site lives until the ledger ends; no function here allocates or takes a lock inside a
+   shard. Locks: the cold lock; memlord_sites_enable takes only the registry lock. */
 #ifndef MLI_BOOKS_SITES_H
 #define MLI_BOOKS_SITES_H
 #include "api/api.h"
@@ -28,11 +22,9 @@ typedef struct mli_scope_record {
     struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
     struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
-                                     scope */
+    mli_ptr threads;              /* mli_thread_scope *: the threads' totals in this scope */
     mli_u64 device_ns;            /* the nanoseconds that memlord_scope_device_time has added */
-    mli_u64 ended_elsewhere;      /* how many invocations ended on a thread on which they did not
-                                     begin */
+    mli_u64 ended_elsewhere;      /* how many invocations ended on another thread */
     mli_u64 birth; /* a cache of the latest birth that has this scope and no stream. The low 26 bits
                       are the number of the birth, and those above them its mark; 0: none yet */
 } mli_scope_record;
@@ -51,8 +43,7 @@ typedef struct mli_birth {
    another module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, as mli_module_of returns it; NULL if the
-                           module is not known */
+    const void *module; /* its module, as mli_module_of returns it; NULL: not known */
 } mli_site_origin;
 
 /* A module: an executable or a library in which a return address was seen. The record lives until
@@ -61,10 +52,8 @@ typedef struct mli_site_origin {
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
-                                address */
-    mli_image image;         /* its strings are kept strings; only mli_module_has_id may read its
-                                `id` */
+    mli_ptr same;            /* mli_module *: another one that was loaded at this address */
+    mli_image image;         /* with kept strings; only mli_module_has_id may read its `id` */
     const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
@@ -79,27 +68,21 @@ typedef struct mli_functions {
 } mli_functions;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what reports display until the site is renamed or its symbol is
-                                found */
-    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
-                                the whole struct */
+    memlord_site original;   /* what reports display until it is renamed or named by a symbol */
+    mli_ptr display;         /* const memlord_site *: what reports display now */
     mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
                                 only the displayed function is known */
-    const void *address;     /* the return address by which the site was first seen; NULL if the
-                                site is a struct of the host */
-    const void *module;      /* if the site is a struct of the host: the module that has
-                                the struct (see mli_site_origin) */
+    const void *address;     /* where it was first seen; NULL: the site is a struct of the host */
+    const void *module;      /* the module of a struct of the host (see mli_site_origin) */
     const mli_module *where; /* the module that has the return address; NULL if none has it */
     uint64_t offset;         /* the offset of the byte before the return address, in the file of the
                                 module; this byte lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
     struct mli_site_record *before; /* the next older site of a return address, or NULL */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
-                                the site */
+    uint32_t frame;          /* its number among the frames of stacks; 0: it is in none */
 } mli_site_record;
 
-/* Returns the module that was seen last, or NULL if there is none. The member `next` of a module
-   leads to the one seen before it. */
+/* Returns the module that was seen last, or NULL; its `next` is the one before it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 /* Two empty strings and line 0. */
@@ -109,13 +92,11 @@ MLI_TABLE(const memlord_site mli_no_site)
    Returns NULL if the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
-   key in the index. */
+/* Finds or makes the site of `from`, and leaves room for one more key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
-/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
-   index. */
+/* Finds or makes the site of a struct of the host, and adds the struct to the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
@@ -124,11 +105,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
    own. While the function searches for the module, mli_busy_begin drops this lock. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
-   there is no memory. */
+/* Returns the ledger's copy of a site, which lives as long as the ledger, or NULL. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have. Returns NULL if there is no
-   memory. */
+/* Returns the site of a return address that is not in the index, or NULL. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
 /* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
@@ -139,22 +118,19 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
    each module once. A caller that displays many sites calls this function first. Requires: the
    caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
-/* Returns a site as reports display it. The symbol of a return address is looked up here, when the
-   site is first displayed. A recording call does not look it up: the search reads all symbols of
-   the module, and is too slow for such a call. Requires: the caller holds no lock of the ledger
-   (see mli_place_function). */
+/* Returns a site as reports display it. Looks up the symbol of a return address, which would be too
+   slow for a recording call, because it reads all symbols of the module. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns what reports display now for a site. The result changes once the symbol of the site's
    return address is found. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
-   *named, and is not kept. */
+/* Does the same without an allocation. A symbol that it looks up goes to *named only. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
-/* Returns the functions at a return address, or NULL if no function but the displayed one is
-   known. */
+/* Returns the functions at a return address; NULL: only the displayed one is known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */

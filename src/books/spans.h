@@ -1,8 +1,5 @@
-/* Owns the spans, and the invocations of scopes that threads share. An invocation is one run of a
-   scope, from its beginning to its end. A span belongs to one scope that a thread is in. For each
-   device it records the level of the thread's cell (bytes allocated less freed) when the scope
-   began, and the highest level since. services/scopes begins and ends spans, and services/joint
-   shares invocations. May use books/threads. Invariant: one thread at a time changes a span, and
+/* Owns the spans, and the invocations of scopes that threads share. services/scopes begins and ends
+   spans, and services/joint shares invocations. Invariant: one thread at a time changes a span, and
    needs no lock for that. Locks: MLI_RANK_JOINT, one for each exported invocation. */
 #ifndef MLI_BOOKS_SPANS_H
 #define MLI_BOOKS_SPANS_H
@@ -15,8 +12,7 @@
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context (thread or fibre) may be in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest level
-   since then. */
+/* The thread's level on a device when the span began, and the highest level since. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -39,7 +35,6 @@ typedef struct mli_joint {
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
-/* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the enclosing scope; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside this one; NULL until it is made */
@@ -49,8 +44,7 @@ typedef struct mli_span {
     mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when the span began: the time stamp, the ledger's live bytes,
-                                       and the thread's live blocks */
+    uint64_t start, before, blocks; /* at its begin: the stamp, the live bytes; live blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;

@@ -1,6 +1,5 @@
 /* Reads the totals of the stacks of allocs, and notes the live bytes at a peak. Owns no state:
-   books/stacks has the rows. A row has the totals of one stack on one device. May use books/stacks
-   and books/counters. Takes no lock. */
+   books/stacks has the rows. Locks: none. */
 #ifndef MLI_BOOKS_STACK_TOTALS_H
 #define MLI_BOOKS_STACK_TOTALS_H
 #include "api/api.h"
@@ -18,8 +17,7 @@ typedef struct mli_stack_totals {
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 /* Returns the totals of a row. They may include only a part of an alloc in progress. */
 MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
-/* Writes the totals of a row to *out, but no frames. Returns the bytes that the stack held at the
-   peak of its device. */
+/* Writes a row's totals to *out, without frames. Returns its bytes at the peak of its device. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out);
 

@@ -12,15 +12,13 @@
 
 #define MLI_STACK_HEADS 65536u     /* the number of hash chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of hash chains of rows */
-#define MLI_STACK_OWN 16           /* the most frames of MemLord's own code with which a stack may
-                                      begin */
+#define MLI_STACK_OWN 16           /* the most of MemLord's own frames at the start of a stack */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
-                                                                  row of a chain, or 0 */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the first of a chain, or 0 */
 } mli_stack_tables;
 
 /* The functions that a ledger needs once it takes stacks. They are called only by a pointer in the
@@ -41,10 +39,9 @@ static const mli_stack_calls *mli_stack_calls_of(const memlord *lord) {
 
 /* -- samples -- */
 
-/* Sets a new seed for a ledger's samples. If the host has given a seed, the new seed is the same in
-   each run. Otherwise the new seed differs in each run, process and ledger. The system calls used
-   here neither wait nor fail, because the caller may be inside malloc or in a sandbox. A forked
-   child always gets another seed. */
+/* Sets a new seed for a ledger's samples: the same in each run if the host has given one, and else
+   another in each run, process and ledger. A forked child always gets another seed. No system call
+   here waits or fails, because the caller may be inside malloc or in a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -119,10 +116,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node for `site` below the node `parent`. If `site` is NULL, returns the node below
-   `parent` for `address`, a return address in a module that stays loaded. Returns 0 if there is no
-   such node. Needs no lock, because the acquire loads pair with the release stores of the functions
-   that add nodes. */
+/* Returns the node below `parent` for `site` or, if that is NULL, for `address`, in a module that
+   stays loaded; or 0. Needs no lock, because the acquire loads pair with the release stores of the
+   functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -185,9 +181,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
-   the node. A node is found by the site of the address, because another module may be at a known
-   address by now. */
+/* Returns the node of a return address, added on first use, or 0 if there is no room. It is found
+   by the site, because another module may be at the address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -202,8 +197,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return cold.r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row that has the totals of a stack on a device, for one site (`site` is the row
-   of the site, or 0). */
+/* Finds or adds the row of a stack on a device, for the site with the row `site`, or 0. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -252,8 +246,7 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *co
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
-   table. */
+/* Returns the part of the table for a key. Requires: mli_stacks_ready has made it. */
 static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
@@ -271,8 +264,7 @@ static MLI_NOINLINE void mli_stack_vary(mli_stack_row *row, double by) {
         memcpy(&bits, &sum, sizeof bits);
     } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-/* Subtracts a picked block from the totals of its stack. With `undo` the totals are then as if the
-   block had not been allocated. */
+/* Subtracts a picked block from the totals of its stack; with `undo` as if never allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
@@ -318,8 +310,7 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Counts a block as a temporary if it ends while it is still the last picked block of this
-   thread. */
+/* Counts a block as a temporary if it ends as the last picked block of this thread. */
 static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
     if (!mli_taken_is(lord, pick)) return;
     mli_self.thread->taken_row = 0;
@@ -344,8 +335,7 @@ static mli_pick mli_stack_find(memlord *lord, const mli_entry *e, int remove) {
     return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
                          remove);
 }
-/* Does what mli_pick_off does. With `undo` the totals are then as if the block had not been
-   allocated. */
+/* Does what mli_pick_off does; with `undo` as if the block had not been allocated. */
 static MLI_COLD void mli_stack_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees,
                                    int undo) {
     if (frees) mli_taken_end(lord, pick, undo);
@@ -379,8 +369,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 /* -- the stack of an alloc -- */
 
 /* Notes the stack of the block that a call opens under `key`, and reserves room in the table of
-   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires: the
-   call ends with mli_stack_forget. */
+   picked blocks. If `row` is 0, or the table has no room, counts the stack as dropped. Requires:
+   the call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, mli_call *call, uint32_t row, uint64_t key,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -408,11 +398,6 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const ml
     if (pick->row) mli_stack_calls_of(lord)->keep(lord, call, pick, key, site);
 }
 
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes) {
-    call->pick.again = 1;
-    call->pick.had = bytes;
-}
-
 /* Returns how many of `n` frames come before the first frame of the host. The search starts at the
    frame `site`. If there is none, it starts at the frame `caller`, or else at the first frame. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
@@ -431,22 +416,19 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
-/* Returns how many of `n` frames come before the first one that cannot be an address of code:
-   garbage, or the end of the stack. A frame counts as garbage if its top byte is not 0, because the
-   keys of the index use that byte. */
+/* Returns how many of `n` frames come before the first that is no address of code: garbage (its top
+   byte, which the index uses, is not 0), or the end of the stack. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
     return i;
 }
 
-/* -- stacks that do not reach the root --
-   The outermost frame of such a stack is a site without an address, and its name tells why the
-   stack was cut. Otherwise a cut stack would look like one that starts at another root. */
+/* -- stacks that do not reach the root -- Their outermost frame is a site without an address, whose
+   name tells why the stack was cut, so that it does not look like one from another root. */
 
 enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
-/* These are arrays, because a linker could not drop string literals alone: see mli_no_text in
-   books/sites. */
+/* Arrays, as mli_no_text in books/sites. */
 static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
                   mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
 static const memlord_site mli_cut_sites[] = {
@@ -520,8 +502,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     if (!fresh) return 0;
     mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in
-                                         mli_stack_tables_of */
+    if (!mli_stack_tables_of(lord)) { /* a release below pairs with it */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
@@ -554,8 +535,7 @@ static MLI_COLD void mli_stack_pick_sample(memlord *lord, mli_call *call, uint64
 static const mli_stack_calls mli_stack_functions = {
     mli_stack_pick_sample, mli_stack_put, mli_stack_find, mli_stack_off, mli_stack_keep_row};
 
-/* A thread may see MLI_SPECIAL_STACKS before it sees lord->stacks.calls. Its alloc is then not
-   picked. */
+/* A thread may see MLI_SPECIAL_STACKS before it sees stacks.calls, and then picks nothing. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_call *call, uint64_t key,
                                               uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
@@ -647,8 +627,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
-   changes the settings. */
+/* Ends the taking of stacks; blocks keep theirs. Requires: no other thread sets them. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -671,8 +650,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
-/* Makes every thread of a forked child draw again at its next alloc. Otherwise the child would draw
-   the same numbers as its parent. */
+/* Makes every thread of a forked child draw again, and not its parent's numbers. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);

@@ -1,10 +1,7 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
-   A node of the tree has a return address, and its parent is the node of the caller. A stack is the
-   path from a node to the root, node 0. A row has the totals of one stack, for one site, on one
-   device. A shard is a part of the map of blocks. May use books/. Invariant: a block in the map has
-   MLI_PICKED exactly if the table has its key. Locks: the cold lock, to add nodes and rows;
-   MLI_RANK_STACKS, for a part of the table. No lock is held while an unwinder runs. */
+   stack, and the table of picked blocks. Invariant: a block in the map has MLI_PICKED exactly if
+   the table has its key. Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part
+   of the table. No lock is held while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -44,8 +41,7 @@ typedef struct mli_stack_row {
     mli_u64 variance;     /* a double's bits: the variance of `live`; not read if `blocks` is 0 */
     mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
     mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
-                             MLI_STACK_UNITS */
+    mli_u64 allocs;       /* since the last reset: of all allocs, times MLI_STACK_UNITS */
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
     mli_u64 temporaries;  /* since the last reset: how many picked blocks were freed by the thread
                              that allocated them, before another of its allocs was picked */
@@ -53,8 +49,7 @@ typedef struct mli_stack_row {
                              value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
-/* Returns 1 if an alloc is not picked. If it returns 0, the general path serves the alloc and
-   counts its bytes. */
+/* Returns 1 if an alloc is not picked; else the general path serves it and counts its bytes. */
 static MLI_HOT int mli_stack_passes(const mli_thread *t, uint64_t bytes) {
     return t->stack_left - (int64_t)bytes > 0;
 }
@@ -93,23 +88,20 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 /* If a call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
-   which the call has reserved room. The caller is inside the shard, or no other thread can reach
-   the entry. */
+   returns MLI_PICKED for its word1, else 0. Requires: the call has reserved room for the key; the
+   caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, mli_call *call,
                                                const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, like the next two
    functions: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The totals of the stack still include the
-   block. */
+/* Removes a block from the table, and returns its stack, whose totals still include it. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Removes a block from the table and from the totals of its stack, because the block ends. If
    `undo` is 1, the totals are then as if the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Subtracts a block from the totals of its stack, after the block was removed from the table.
-   `frees` is 1 if the block ends. */
+/* Subtracts a removed block from the totals of its stack. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room that the call has reserved in the table and has not used. */
 MLI_PRIVATE void mli_stack_forget(mli_call *call);
@@ -118,10 +110,6 @@ MLI_PRIVATE void mli_stack_forget(mli_call *call);
    totals of the stack on the call's device, for the site with the row `site`. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, mli_call *call, const mli_pick *pick,
                                          uint64_t key, uint32_t site);
-
-/* Notes that a call resizes a block, which had `bytes` before. The call then counts no new
-   alloc. */
-MLI_PRIVATE void mli_stack_again(mli_call *call, uint64_t bytes);
 
 /* Decides at random whether the alloc that a call records is picked. If so, finds the stack,
    reserves room for `key` in the table, and notes the stack's row in the call for mli_pick_put.
@@ -134,22 +122,18 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_call *call, uint64_t key, 
         mli_stack_pick_slow(lord, call, key, bytes);
 }
 
-/* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns an array for the host: the return addresses of a row's stack and, behind them, their
-   sites. Makes the array on first use. Returns NULL if there is no memory. Requires: the caller
-   holds no lock of the ledger. */
+/* Returns the return addresses of a row's stack and, behind them, their sites, in an array for the
+   host, or NULL if there is no memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
-   if `bytes` is 0). The first call also seeds the random numbers of the samples. It also unwinds
-   once, because the system's unwinder may load a library the first time. Requires: no other thread
-   changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (0:
+   MLI_STACK_BYTES). The first call seeds the random numbers, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 MLI_PRIVATE MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes);
 
-/* Sets the figures that count since the last reset to 0, in all rows and in mli_stacks_cut. Sets
-   `peak` to `live`. */
+/* Restarts the figures since the last reset, in all rows and in mli_stacks_cut. */
 MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 /* Returns what is wrong with the stack settings of a memlord_desc, or NULL if nothing is. */
 MLI_PRIVATE MLI_COLD const char *mli_stacks_check(const memlord_desc *desc);

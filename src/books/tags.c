@@ -136,10 +136,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream. Caches
-   them: in the scope if the stream is 0, and in the thread if the stream is the thread's. If there
-   is no room for a birth, returns the bits of the mark alone, so that the block is recorded without
-   scope and stream. */
+/* Returns the bits of word2 for the birth of a block in the thread's scope, on a stream, and caches
+   them: in the scope if the stream is 0, in the thread if it is the thread's. Without room for a
+   birth, returns the mark alone. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -213,8 +212,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
-                                                               mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -409,8 +407,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a report that was
-                                                       requested before has the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that earlier requests report the
+                                                       old mark */
     return mli_mark_next(lord);
 }
 

@@ -1,11 +1,6 @@
-/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. A birth is
-   the mark (memlord_mark), the scope and the stream with which a block begins. A cache has entries
-   in a hash table. The home of a key is the entry at which its look-up begins. A dev is the number
-   of a device. A row has the counters of a site or a tag on a device, and a cell is a thread's part
-   of a row. The orphan record serves the threads without a record of their own. A kept name is the
-   ledger's copy of a string. An interposer is a MemLord that is preloaded into the process. May use
-   books/sites and books/names. Invariant: only the thread itself reads and writes its cache and its
-   tags. Lock: the cold lock, for new names and births. */
+/* Owns each thread's cache of look-ups and its open tags, and the births of all blocks. Invariant:
+   only the thread itself reads and writes its cache and its tags. Lock: the cold lock, for new
+   names and births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"
@@ -21,10 +16,8 @@ enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key a
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread's totals of a scope (mli_thread_scope), by the name
-                                       and the parent scope */
-    MLI_CACHE_SCOPE_SITE,           /* the same totals, by the scope's memlord_scope_site and
-                                       the parent scope */
+    MLI_CACHE_SCOPE,                /* an mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE,           /* the same, by the memlord_scope_site and the parent scope */
     MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
@@ -62,7 +55,6 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
 
 /* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
-/* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
 /* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
@@ -71,15 +63,12 @@ MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
 /* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
-/* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire load pairs with the store in
-   mli_scope_publish. */
+/* Returns one more than the number of scopes, and pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
 /* Returns the scope whose id the host gave, or NULL if no scope has that id. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
-   holds the cold lock. */
+/* Makes the record of the next scope, or returns NULL. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Shows other threads the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
@@ -102,9 +91,8 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the kept copy of a host's tag, if the thread's cache has it. The cache has the copy under
-   the host's pointer. The host may change the text there, so the function also compares the
-   texts. */
+/* Returns the kept copy of a host's tag, if the thread's cache has it under the host's pointer. The
+   host may change the text there, so compares the texts. */
 static MLI_HOT const char *mli_tag_cached(const mli_thread *t, const char *tag) {
     const mli_cache_entry *memo = mli_cache_find(t, tag, mli_cache_salt(MLI_CACHE_NAME, 0));
     return memo && !strcmp((const char *)memo->value, tag) ? (const char *)memo->value : NULL;
@@ -116,8 +104,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
 /* Counts a guard (memlord_guard) that ended in another context than the one in which it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: more than `depth`
-   tags are open. */
+/* Ends the innermost tags of a thread, until `depth` tags are open. Requires: there are more. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
 /* Fills in a guard: its depth is the number of tags (or scopes, if `scope` is 1) that are open in

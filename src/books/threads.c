@@ -10,8 +10,8 @@ MLI_PRIVATE void mli_slot_move(const memlord *lord, uint32_t number, uint64_t ke
     mli_thread *t = mli_self.generation == lord->generation ? mli_self.thread : NULL;
     if (!number) return;
     if (!t || t->id != number / MLI_SLOTS)
-        for (t = mli_thread_first(lord); t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
-    mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
+        for (t = mli_thread_first(lord); t && t->id != number / MLI_SLOTS;) t = mli_thread_next(t);
+    if (t) mli_u64_store_release(&t->slots[number % MLI_SLOTS].key, key);
 }
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
@@ -103,8 +103,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* the alert comes before the thread
-                                                    counts any byte */
+        mli_u32_load(&lord->threads.allowance)) /* before the thread counts any byte */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -133,8 +132,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last picked block was that of the former owner, not of this
-                                 thread */
+            t->taken_row = 0; /* the last picked block was that of the former owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -235,15 +233,21 @@ MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
 MLI_PRIVATE mli_call *mli_call_of(memlord *lord, mli_thread *t, mli_call *own,
                                   const memlord_site *site) {
     mli_call *call = MLI_UNLIKELY(mli_is_orphan(lord, t)) ? own : &t->call;
-    memset(call, 0, sizeof *call);
     call->t = t;
     call->site = site;
+    call->dev = call->pick.row = 0;
+    call->draw.phys = NULL;
+    call->draw.named = 0;
+    memset(&call->note, 0, sizeof call->note);
     return call;
 }
 MLI_PRIVATE MLI_NOINLINE mli_call *mli_call_get(memlord *lord, mli_call *own,
-                                                const memlord_site *site) {
+                                                const memlord_site *site, void *caller,
+                                                void *frame) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    return t ? mli_call_of(lord, t, own, site) : NULL;
+    mli_call *call = t ? mli_call_of(lord, t, own, site) : NULL;
+    if (call) call->caller = caller, call->frame = frame;
+    return call;
 }
 
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
@@ -285,8 +289,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* comes first, because other threads may wait for this
-                                               helper once its state is BUSY */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first, because others may wait once it is BUSY */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* This addition is seq_cst, and so is the exchange by which another thread sets *wish to

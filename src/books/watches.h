@@ -1,9 +1,6 @@
 /* Defines the watch of a device, which is the state of its bands, and decides when the holders of
-   the device are noted. A band (services/bands) is a range of a metric with a threshold at which a
-   collection of memory is due. A band check compares the metrics of a device with its bands.
-   Holders (services/snapshots) are the tags and sites that had the device's bytes at its peak. A
-   phys is a physical device. Owns no state, because a watch is a part of the device's record. May
-   use base/. Locks: see mli_watch. */
+   the device are noted. Owns no state: a watch is a part of the device's record. Locks: see
+   mli_watch. */
 #ifndef MLI_BOOKS_WATCHES_H
 #define MLI_BOOKS_WATCHES_H
 #include "api/api.h"
@@ -20,24 +17,19 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the
-                         callbacks lock and the lock of the phys */
-    mli_u64 check_above, check_below; /* a band check is requested when the published bytes (see
-                                         mli_row) reach check_above or fall below check_below;
-                                         both are signed numbers */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands; buys that a
-                                         band is never late although threads hold bytes back */
+    mli_ptr strategy; /* mli_strategy *; changes under the locks of callbacks and of the phys */
+    mli_u64 check_above, check_below; /* a check is requested when the published bytes reach
+                                         check_above or fall below check_below; both are signed */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
-                                         0 if they were never noted */
+    mli_u64 holders_bytes;            /* those when the holders were noted last; 0: never */
     mli_u64 checks; /* how many band checks have begun. No code reads the number; the atomic
                        addition orders two checks (see mli_band_update). */
     uint64_t free_interval;     /* a thread requests a band check each time it has freed this many
                                    bytes; 0: no thread requests a check because of its frees. Buys
                                    bands on freed bytes, which no row publishes */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    uint64_t distance;          /* how far the metric must rise after a collection before the next;
-                                   0: an eighth of the threshold */
+    uint64_t distance;          /* how far the metric must rise after a collection; 0: an eighth */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */

@@ -11,16 +11,15 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/blocks.h"
+#include "books/limits.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
 
 /* A change of arena balances. At first `in` and `out` are what a call asks for. mli_arena_balance
    replaces them with the bytes that it really added and took off. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the number of the device; the row of the tag, or 0 if there is no
-                               tag */
-    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
-                               the device's balance allowed */
+    uint32_t dev, tag;      /* the device; the row of the tag, or 0 */
+    uint64_t in, out;       /* the bytes to add and to take off, as the balance allows */
     uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
@@ -141,16 +140,10 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     const int sites = call->site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
     unsigned n = 1;
-    memset(d, 0, sizeof *d);
+    memset(d, 0, sizeof d);
     d[0].dev = c->dev;
-    if (sites) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
-    }
-    if (c->tag) {
-        memset(&d[n], 0, sizeof *d);
-        d[n++].word2 = mli_word2_of(0, c->tag, 0);
-    }
+    if (sites) d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, call->site, c->dev);
+    if (c->tag) d[n++].word2 = mli_word2_of(0, c->tag, 0);
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
@@ -169,14 +162,13 @@ static void mli_arena_record(memlord *lord, const mli_call *call, mli_arena_chan
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, call);
 }
 
-/* Adds arena bytes to a device or, if `adds` is 0, takes them off. Takes off at most the balance of
-   the device; if the call asks for more, counts an underflow. Checks the device and the bytes as an
-   alloc does. That check also needs a valid storage. An arena has none, so the function passes
-   1 as the storage. */
+/* Adds arena bytes to a device or, if `adds` is 0, takes off at most its balance, and counts an
+   underflow if the call asks for more. Checks the device and the bytes as an alloc does, which also
+   needs a valid storage: 1. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, NULL, NULL);
     mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
@@ -197,7 +189,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                                    bytes - c.out, 0);
         }
     } else if (!mli_would_overflow(lord, call->dev, bytes)) {
-        mli_call_draw(lord, call, bytes);
+        mli_ticket_draw_begin(lord, call, bytes);
         c.in = bytes;
         mli_arena_record(lord, call, &c);
     }

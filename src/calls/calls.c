@@ -28,10 +28,8 @@ enum { /* values of memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* the call named no old storage, or the old storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, so nothing is recorded */
-    MLI_TOKEN_FREED,  /* memlord_free_begin freed the block at once, because memlord_block_use had
-                         given it fences */
-    MLI_TOKEN_OF_FREE = 8 /* a bit that is added to the state if memlord_free_begin made the
-                             token */
+    MLI_TOKEN_FREED,  /* freed at once, because memlord_block_use had given it fences */
+    MLI_TOKEN_OF_FREE = 8 /* added to the state if memlord_free_begin made the token */
 };
 
 /* Stores the sampled stack of a block, and the number of its slot, in the block's token. The block
@@ -45,7 +43,6 @@ static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pi
 static uint32_t mli_token_slot(const memlord_realloc_token *token) {
     return (uint32_t)(token->word[4] >> 32);
 }
-/* Returns the sampled stack that a token has. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -63,23 +60,20 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
 
 /* Gives a token the entry of the block that it has taken off the map. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
-                           const mli_entry *e) {
+                           uint64_t storage) {
     token->device = device;
-    token->storage = e->key;
+    token->storage = storage;
     token->state = MLI_TOKEN_LIVE;
-    token->word[0] = e->word1;
-    token->word[1] = e->word2;
     token->word[2] = mli_token_seal(lord, token);
 }
 
 /* Begins a realloc or a free on the fast way. Returns MEMLORD_OK or MLI_PASS. */
 static int mli_token_begin_fast(memlord *lord, memlord_device device, uint64_t storage,
                                 memlord_realloc_token *token) {
-    mli_entry e;
     uint32_t slot;
-    if (!lord || !token || mli_detach_fast(lord, device, storage, &e, &slot) == MLI_PASS)
+    if (!lord || !token || mli_detach_fast(lord, device, storage, token->word, &slot) == MLI_PASS)
         return MLI_PASS;
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
     mli_token_stack_set(token, &mli_pick_none, slot);
     return MEMLORD_OK;
 }
@@ -102,21 +96,24 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. Requires: the token is all zeros. */
+   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
     mli_entry e;
     mli_pick pick;
     uint32_t slot;
+    memset(token, 0, sizeof *token);
     token->device = device;
     token->storage = storage;
-    token->state = MLI_TOKEN_NEW;
+    token->state = call ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = mli_token_seal(lord, token);
-    if (!storage) return MEMLORD_OK;
+    if (!call || !storage) return MEMLORD_OK;
     if (mli_entry_detach(lord, call->t, (uint32_t)device.type, storage, &e, &pick, &slot))
         return mli_unknown_free(lord, call, device, storage);
-    mli_token_fill(lord, token, device, &e);
+    mli_token_fill(lord, token, device, storage);
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
     mli_token_stack_set(token, &pick, slot);
     mli_event_record_end(lord, call->t, MEMLORD_EVENT_FREE, storage, e.word1,
                          mli_word2_rows(e.word2), site);
@@ -133,12 +130,9 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memset(token, 0, sizeof *token);
     r = mli_key_begin(lord, device, storage ? storage : 1, &t);
     if (!lord || r) return r;
-    token->device = device;
-    token->state = MLI_TOKEN_PASSED;
-    token->word[2] = mli_token_seal(lord, token);
-    if (!t) return MEMLORD_OK;
-    call = mli_call_of(lord, t, &own, site);
+    call = t ? mli_call_of(lord, t, &own, site) : NULL;
     r = mli_token_take(lord, call, device, storage, token, site);
+    if (!call) return r;
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, call, token->state == MLI_TOKEN_LIVE, verb, device, storage,
@@ -159,7 +153,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, mli_call *call, const 
     else
         mli_stack_keep(lord, call, pick, block->storage,
                        MLI_SITE_ROW(mli_word2_rows(old->word2)));
-    mli_stack_again(call, had);
+    call->pick.again = 1;
+    call->pick.had = had;
     return call->pick.row;
 }
 
@@ -186,7 +181,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
         r = MEMLORD_E_INVALID;
     } else {
         stack = mli_realloc_stack(lord, call, &pick, &e, &block, storage);
-        if (block.bytes > had) mli_call_draw(lord, call, block.bytes - had);
+        if (block.bytes > had) mli_ticket_draw_begin(lord, call, block.bytes - had);
         r = mli_entry_attach(lord, call, &e, mli_token_slot(token), block.storage, block.bytes,
                              storage ? call->site : NULL, 0, &rows);
         mli_stack_forget(call);
@@ -203,8 +198,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, mli_call *call,
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
-   the block. */
+/* Checks the arguments of one block. `opens` is 1 to record the block, and 0 to end it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -219,8 +213,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs that a call with n blocks was refused. The message names the first block that is
-   at fault. */
+/* Counts and logs a refused call with n blocks. The message names the first at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -295,11 +288,10 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
 /* Gives a placeholder (see mli_hold) the bytes of its block. Returns 0 if another thread has ended
    or replaced the placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64_t bytes) {
-    mli_thread *t = call->t;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
+    mli_entry *e = mli_probe_live(lord, call->t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -310,16 +302,15 @@ static MLI_COLD int mli_fill(memlord *lord, mli_call *call, uint64_t key, uint64
             mli_side_charge(lord, call, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
-        mli_count(lord, t, &d, 1);
+        mli_count(lord, call->t, &d, 1);
     }
-    mli_probe_leave(t, &probe);
+    mli_probe_leave(call->t, &probe);
     return held;
 }
 
-/* Records one of n blocks. mli_hold_n has taken the memory for most blocks. But a block that
-   replaces an old block may need memory here: if the new block is charged to an account, or if
-   another thread has ended the old block since mli_hold_n. If there is no memory, the new block
-   counts as dropped. */
+/* Records one of n blocks. mli_hold_n has taken the memory for most, but a block that replaces an
+   old one may need some here: for its account, or if another thread has ended the old one since.
+   Without it the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_block *b, int how,
                                   const mli_hold *hold) {
     uint32_t stack;
@@ -329,7 +320,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_call *call, const memlord_b
     call->dev = mli_dev_known(lord, b->device);
     mli_stack_pick(lord, call, b->storage, b->bytes);
     stack = call->pick.row;
-    mli_call_draw(lord, call, b->bytes);
+    mli_ticket_draw_begin(lord, call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, call, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
@@ -362,16 +353,21 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks. Takes the memory first, and then records one block after another. If it cannot
-   take the memory, records none of them. */
+/* Records n blocks, and ends the call. Takes the memory first, and then records one block after
+   another. If it cannot take the memory, records none of them. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
                                           const memlord_block *blocks, size_t n, int how) {
     mli_thread *t = call->t;
     const memlord_site *site = call->site;
-    mli_hold *hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    mli_hold *hold;
     size_t i, held = 0;
-    memlord_result r =
-        hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
+    memlord_result r = mli_block_check_n(blocks, n, 1);
+    if (r || !n) {
+        mli_thread_put(lord, t);
+        return r;
+    }
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? mli_hold_n(lord, call, blocks, n, how, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, call, &blocks[i], how, &hold[i]);
     mli_thread_put(lord, t);
@@ -385,18 +381,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, mli_call *call,
         if (dev) mli_call_end(lord, t, dev, 1);
     }
     return r;
-}
-/* Checks the arguments of a call with n blocks, records the blocks, and ends the call. */
-static MLI_COLD memlord_result mli_alloc_n(memlord *lord, mli_call *call,
-                                           const memlord_block *blocks, size_t n, int how) {
-    const memlord_site *site = call->site;
-    memlord_result r = mli_block_check_n(blocks, n, 1);
-    if (r || !n)
-        mli_thread_put(lord, call->t);
-    else
-        r = mli_open_n(lord, call, blocks, n, how);
-    return mli_refuse_n(lord, how == MLI_PUT_ALLOC ? MLI_REFUSER_alloc_n : MLI_REFUSER_track_n, r,
-                        blocks, n, 1, site);
 }
 
 /* -- moves -- */
@@ -416,7 +400,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
     f = fence && away ? mli_fence_new(lord, fence) : NULL;
     if (fence && away && !f) return mli_short_of(lord, call, from, from_storage, 1);
-    mli_call_draw(lord, call, to->bytes);
+    mli_ticket_draw_begin(lord, call, to->bytes);
     if (f || (used && away))
         r = mli_move_fenced(lord, call, from, from_storage, to->storage, to->bytes, f, chain);
     else
@@ -427,16 +411,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
-/* Counts and logs that a call with a fence was refused. */
-static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
-                                                 uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r,
-                                                 const memlord_site *site) {
-    const int refuser =
-        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
-    return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
-}
 /* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -449,7 +423,10 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
+    if (r)
+        return mli_refuse(
+            lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use, r,
+            device, fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
     if (!t) return mli_fence_discard(NULL, fence);
     call = mli_call_of(lord, t, &own, site);
     f = mli_fence_new(lord, fence);
@@ -477,9 +454,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks, or none if an argument is bad. After any other error goes on, and
+   returns the last one. With MEMLORD_DEBUG logs one line for all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -520,8 +496,7 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
         mli_alloc_fast(lord, device, storage, bytes, opts ? opts->site : NULL, opts) == MEMLORD_OK)
         return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
-    call = mli_call_get(lord, &own, settled.site);
-    MLI_NOTE_CALLER(call);
+    call = mli_call_get(lord, &own, settled.site, MLI_CALLED_FROM);
     r = mli_alloc_general(lord, call, device, storage, bytes, &settled, MLI_PUT_ALLOC);
     if (r == MEMLORD_OK && !open)
         mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
@@ -537,13 +512,10 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
     if (!lord || mli_alloc_fast(lord, device, storage, bytes, site, NULL) == MEMLORD_OK ||
         (bytes <= MLI_BYTES_MAX && mli_refer_fast(lord, device, storage, 1) == MEMLORD_OK))
         return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes), site);
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
@@ -560,17 +532,15 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_ALLOC);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_ALLOC) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    mli_call own, *call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    return mli_alloc_n(lord, call, blocks, n, MLI_PUT_TRACK);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
+    const memlord_result r = call ? mli_open_n(lord, call, blocks, n, MLI_PUT_TRACK) : MEMLORD_OK;
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -583,34 +553,24 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc with its token, and the call. If `new_storage` is 0, the realloc has failed, and
-   the old block comes back. */
+/* Ends a realloc with its token, and the call. If `new_storage` is 0, the old block is back. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, mli_call *call,
                                              memlord_realloc_token *token, uint64_t new_storage,
                                              uint64_t bytes) {
-    memlord_result r = MEMLORD_OK;
-    uint32_t state = MLI_TOKEN_USED;
-    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
-        r = MEMLORD_E_INVALID;
-    else if (token->state == MLI_TOKEN_USED || token->state > MLI_TOKEN_FREED ||
-             token->word[2] != mli_token_seal(lord, token))
-        r = MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) {
-        state = token->state;
-        token->state = MLI_TOKEN_USED;
-    }
+    const uint32_t state = token->state;
+    token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, call, token, new_storage, bytes);
-    if (state != MLI_TOKEN_NEW || !new_storage) {
-        mli_thread_put(lord, call->t);
-        return r;
+    if (state == MLI_TOKEN_NEW && new_storage) {
+        if (token->device.index < 0) token->device.index = 0;
+        return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL,
+                                 MLI_PUT_ALLOC);
     }
-    if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, call, token->device, new_storage, bytes, NULL, MLI_PUT_ALLOC);
+    mli_thread_put(lord, call->t);
+    return state == MLI_TOKEN_USED ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
-/* Records a realloc that has already happened, and ends the call. First takes the memory for the
-   new entry, because the old block would be lost if there were no memory later. The debug line of
-   the call has both storages. */
+/* Records a realloc that has already happened, and ends the call. Takes the memory for the new
+   entry first, because the old block would be lost without it. The debug line has both storages. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
                                                  memlord_device device, uint64_t old_storage,
                                                  uint64_t new_storage, uint64_t bytes) {
@@ -628,7 +588,6 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, mli_call *call,
         mli_thread_put(lord, call->t);
         return r;
     }
-    memset(&token, 0, sizeof token);
     (void)mli_token_take(lord, call, device, old_storage, &token, NULL);
     return mli_token_end(lord, call, &token, new_storage, bytes);
 }
@@ -657,9 +616,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     if (old_storage == UINT64_MAX)
         return mli_refuse(lord, MLI_REFUSER_realloc, MEMLORD_E_INVALID, device,
                           mli_block_fault(old_storage, 0), site);
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
     if (token.state == MLI_TOKEN_LIVE)
         r = mli_token_end(lord, call, &token, new_storage, bytes);
     else
@@ -680,12 +638,15 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
     mli_call own, *call;
-    memlord_result r;
-    if (mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK) return MEMLORD_OK;
-    call = mli_call_get(lord, &own, site);
-    if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    r = mli_token_end(lord, call, token, new_storage, bytes);
+    memlord_result r = MEMLORD_OK;
+    if (!lord || mli_token_end_fast(lord, token, new_storage, bytes, site) == MEMLORD_OK)
+        return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX || (new_storage && bytes > MLI_BYTES_MAX))
+        r = MEMLORD_E_INVALID;
+    else if (token->state > MLI_TOKEN_FREED || token->word[2] != mli_token_seal(lord, token))
+        r = MEMLORD_E_STATE;
+    else if ((call = mli_call_get(lord, &own, site, MLI_CALLED_FROM)) != NULL)
+        r = mli_token_end(lord, call, token, new_storage, bytes);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
@@ -734,6 +695,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_call own, *call;
     mli_entry e;
     mli_pick pick;
+    memlord_block block;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
@@ -742,7 +704,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                           "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != mli_token_seal(lord, token)) return MEMLORD_E_STATE;
-    call = mli_call_get(lord, &own, site);
+    call = mli_call_get(lord, &own, site, NULL, NULL);
     if (!call) return MEMLORD_OK;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE)) {
@@ -768,20 +730,17 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
-    mli_thread_put(lord, t);
-    call->site = NULL;      /* memlord_free_begin had the site of the free */
-    if (mli_debug_on(lord)) /* memlord_free_begin has logged the free */
-        mli_log_call(lord, call, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1));
-    mli_anomalies_tell(lord);
-    mli_call_end(lord, t, dev, 1);
-    return r;
+    call->site = NULL; /* memlord_free_begin has logged the free, with its site */
+    block.device = token->device;
+    block.storage = e.key;
+    block.bytes = MLI_BYTES(e.word1);
+    return mli_call_finish(lord, call, r, did, "[alloc] ", &block);
 }
 
 /* Moves a block to another device or storage. If the source is not live, does not add the
-   destination's device to the ledger. If the move succeeds, but no block waits for the fence, the
-   function discards the fence. No block waits if the alloc of the source was dropped. No block
-   waits either if source and destination are the same storage, because the new block replaces the
-   old one at once. */
+   destination's device. After a success for whose fence no block waits, discards the fence: the
+   alloc of the source was dropped, or source and destination are the same storage, where the new
+   block replaces the old one at once. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

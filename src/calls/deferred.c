@@ -43,15 +43,13 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move is no free of a shared block, because the
-                                               destination keeps the references */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move keeps the references */
         mli_shared_free(lord, call, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. If this was the last fence
-   of the block, ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
-   fence has no block. */
+/* Takes a fence off its pending block, if it still has one. If it was the last, ends the block and
+   returns 1. *of gets the entry of the block, or the key 0. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -75,17 +73,15 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
-   more. */
+/* Counts a failed fence. `of` is the entry of its block, with the key 0 if it has none now. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_anomaly_note(lord, NULL, MEMLORD_ANOMALY_FENCE_FAILED,
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends and drops a fence that this thread has asked, and that is done (answer > 0) or has failed
-   (answer < 0). If this was the last fence of its block, also ends the block. Returns the bytes of
-   the block that ended, or 0. */
+/* Ends and drops a fence that this thread has asked, done (answer > 0) or failed (answer < 0), and
+   its block with the last fence. Returns the bytes of the block that ended, or 0. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_call own, *call;
     mli_thread *t;
@@ -93,7 +89,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     (void)mli_fence_drop(lord, f);
-    call = mli_call_get(lord, &own, NULL);
+    call = mli_call_get(lord, &own, NULL, NULL, NULL);
     t = call->t;
     last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
@@ -113,9 +109,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that the
-   answer ended, or 0. A fence that is done but is not the first of its queue keeps its answer and
-   waits for its turn. */
+/* Handles the answer of a fence that this thread has asked. Returns the bytes of the block that it
+   ended, or 0. A fence that is done, but not the first of its queue, waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -163,9 +158,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a device type that has been due for the longest time, or NULL if no queue is
-   due. Also stores when a queue may be due next: the number of the call in p->due, and the time in
-   p->late. */
+/* Returns the queue of a device type that has been due for the longest time, or NULL. Stores when
+   one may be due next: the number of the call in p->due, the time in p->late. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -224,9 +218,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record for its fences, if it has none, and copies what the
-   destination takes over from the source. The caller calls this function first, so that all memory
-   is taken before anything changes. */
+/* Gives the source of a move a side record for its fences, and copies what the destination takes
+   over, before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -248,7 +241,6 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain) {
     mli_thread *t = call->t;
-    const memlord_site *site = call->site;
     const uint32_t dev = call->dev;
     mli_row_delta d;
     mli_entry e, copy;
@@ -266,7 +258,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, call, from, from_key) : r;
     }
-    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    rows = mli_word2_moved(lord, t, side->word2, dev, call->site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     side->account = MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev);
     d = mli_delta_open(dev, rows, bytes);
@@ -287,7 +279,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, call->site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;

@@ -1,10 +1,7 @@
 /* Defers frees: a freed block that has fences is pending, and ends after the last of them is done.
-   A fence has two functions of the host. `done` tells whether a device has finished with the block;
-   to ask a fence is to call it. `drop` is called when the fence is no longer needed. Fences with
-   the same queue are done in order. A side record has the facts of a block for which its entry in
-   the map has no room, such as its fences. Owns no state. May use books/. Invariants: a pending
-   block stays in the map until its last fence is done; only the thread that asks a fence calls its
-   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
+   Owns no state. Invariants: a pending block stays in the map until its last fence is done; only
+   the thread that asks a fence calls its functions. Locks: those of the map, then fences; no lock
+   is held while a fence runs host code. */
 #ifndef MLI_CALLS_DEFERRED_H
 #define MLI_CALLS_DEFERRED_H
 #include "api/api.h"
@@ -16,21 +13,20 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record has a serial. When the last fence of a block is done,
-   the block ends, and its end calls mli_call_end like any call. The slow function behind
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and these fences may end further
-   blocks. Two rules bound this recursion. When a fence ends a block, mli_call_end gets 0 for
-   `asks`, and then asks no fence. A thread that runs a function of a fence asks no other fence
+/* A block is pending while its side record has a serial. When its last fence is done, it ends, and
+   mli_call_end follows as for any call. The slow function behind that asks the fences that are due
+   (mli_fences_poll_due), which may end further blocks. Two rules bound this recursion: the end of a
+   block by a fence has 0 for `asks`, and a thread that runs a function of a fence asks no other
    (mli_fence_is_running). */
 
-/* Ends a call that has changed the counts of a device. Does the work that the ledger's mask `alert`
-   has for that device, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, because the call has served
-   these already.
-   May ask fences only if `asks` is 1. If the system has no barrier for all threads, always calls
-   the slow function, which has a barrier of its own. */
+/* Ends a call that has changed the counts of a device: does the work that the mask `alert` has for
+   it, except MLI_ALERT_EVENTS and MLI_ALERT_FORGET, which the call has served. May ask fences only
+   if `asks` is 1. Without a barrier for all threads, always calls the slow function, which has one
+   of its own. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)(MLI_ALERT_EVENTS | MLI_ALERT_FORGET)), dev) |
+    const uint32_t served = MLI_ALERT_EVENTS | MLI_ALERT_FORGET;
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~served), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
 }
@@ -63,9 +59,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    `asks` is 1, first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block to the call's device. The source stays pending until its own fences and f are done. If f is NULL, the
-   source waits only for its own fences. The destination is inserted first: a copy of the source,
-   but without the fences and the parts of the source. Then the source becomes pending. */
+/* Moves a block to the call's device. First inserts the destination, a copy without the fences and
+   the parts; then the source becomes pending, until its own fences and f, if not NULL, are done. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlord_device from,
                                            uint64_t from_key, uint64_t key, uint64_t bytes,
                                            mli_fence_record *f, mli_fence_record **chain);

@@ -10,6 +10,8 @@
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/events.h"
+#include "books/picks.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/devices.h"
 #include "books/accounts.h"
@@ -93,11 +95,12 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 }
 
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
-   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then have to save registers in
-   calls with sites and tags. From -O2 on no note is needed: memlord_alloc jumps to that function,
-   and so leaves no frame of its own on the stack. At -O1 the address stays unknown, so a stack that
-   cannot be unwound has no frame at all. Code for s390x always makes the note, because there
-   memlord_alloc cannot jump: the fifth argument lies in a register that the callee preserves. */
+   function that may sample a stack. Optimized code makes no note, because memlord_alloc would then
+   have to save registers in calls with sites and tags. From -O2 on no note is needed: memlord_alloc
+   jumps to that function, and so leaves no frame of its own on the stack. At -O1 the address stays
+   unknown, so a stack that cannot be unwound has no frame at all. Code for s390x always makes the
+   note, because there memlord_alloc cannot jump: the fifth argument lies in a register that the
+   callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY(lord) (void)0
 #else
@@ -575,13 +578,14 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
     refs = MLI_REFS(e->word1) + (uint32_t)by;
-    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) && !(e->word2 & MLI_HAS_SIDE) &&
+    fits = refs && refs < MLI_REFS_MANY - 1 && mli_dev_direct(lord, device) &&
+           !(e->word2 & MLI_HAS_SIDE) &&
            mli_type_of(lord, MLI_DEV(e->word1)) == (uint16_t)device.type &&
            !mli_alerted(lord, MLI_DEV(e->word1));
     if (fits) e->word1 += (uint64_t)(int64_t)by * MLI_REFS_ONE;
     mli_spot_keep(&home, &probe, beyond);
     mli_shard_leave(t);
-    return fits ? MEMLORD_OK : MLI_PASS;
+    return fits ? 0 : MLI_PASS;
 }
 
 /* -- one realloc -- */
@@ -635,7 +639,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_stat_add(lord, dev, MLI_STAT_reallocs, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
@@ -672,28 +676,32 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
 }
 
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot) {
+                                             uint64_t *word, uint32_t *slot) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     mli_probe probe;
     int beyond;
     const mli_entry *e;
+    uint64_t word1, word2;
     if (!mli_is_current(lord) || !storage ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         mli_alert_on(lord, MLI_ALERT_EVENTS))
         return MLI_PASS;
     e = mli_spot_find(lord, t, (uint32_t)device.type, storage, 0, &home, &probe, &beyond);
     if (!e) return MLI_PASS;
-    if (e->word2 & MLI_HAS_SIDE || (e->word1 & MLI_PICKED) || MLI_REFS(e->word1) != 1 ||
-        mli_type_of(lord, MLI_DEV(e->word1)) != (uint16_t)device.type) {
+    word1 = e->word1;
+    word2 = e->word2;
+    if (word2 & MLI_HAS_SIDE || (word1 & MLI_PICKED) || MLI_REFS(word1) != 1 ||
+        mli_type_of(lord, MLI_DEV(word1)) != (uint16_t)device.type) {
         mli_spot_keep(&home, &probe, beyond);
         mli_shard_leave(t);
         return MLI_PASS;
     }
-    *out = *e;
-    *slot = mli_slot_take(lord, t, out, &mli_pick_none);
+    *slot = mli_slot_take(lord, t, storage, word1, word2, &mli_pick_none);
     mli_spot_erase(&home, &probe, beyond);
-    mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    word[0] = word1;
+    word[1] = word2;
+    mli_detached_count(t, 1, MLI_BYTES(word1));
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
@@ -708,7 +716,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
     has = mli_home_room(&home) != NULL;
     mli_home_unlock(&home);
     mli_shard_leave(t);
-    return has ? MEMLORD_OK : MLI_PASS;
+    return has ? 0 : MLI_PASS;
 }
 MLI_PRIVATE MLI_NOINLINE int mli_attach_fast(memlord *lord, memlord_device device,
                                              const mli_entry *from, uint32_t slot,

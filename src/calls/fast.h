@@ -1,12 +1,7 @@
-/* Has memlord_alloc, memlord_free and memlord_release. They serve most calls here, and send the
-   others to the general path, which is calls/record. A dev is the number of a device. A row has the
-   counters of a device, a site or a tag. A cell has one thread's part of a row; to publish a cell
-   is to add this part to the row. The map has a part, the shard, for each range of addresses. An
-   entry is a block in the map, and lies in its home bucket or in a bucket after it. A side record
-   has the facts of a block for which its entry has no room. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call enters the shard of its block, and counts the block before it leaves the shard. Only the
-   count at the site that calls free may come later. Locks: no lock is held when a call returns. */
+/* Has memlord_alloc, memlord_free and memlord_release, which serve most calls here, and send the
+   others to the general path, calls/record. Owns no state. Invariants: a call changes nothing
+   before it is sure to succeed, and counts its block before it leaves the shard; only the count at
+   the site that calls free may come later. Locks: none is held when a call returns. */
 #ifndef MLI_CALLS_FAST_H
 #define MLI_CALLS_FAST_H
 #include "api/api.h"
@@ -31,10 +26,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 /* Records a realloc that left the block where it was. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site);
-/* Takes a block off the map, with its entry in *out and the number of its slot in *slot, as
-   mli_entry_detach does. Returns MEMLORD_OK or MLI_PASS. */
+/* Takes a block off the map, as mli_entry_detach does. word[0] and word[1] get its word1 and word2,
+   and *slot the number of its slot. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             mli_entry *out, uint32_t *slot);
+                                             uint64_t *word, uint32_t *slot);
 /* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK

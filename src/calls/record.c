@@ -41,9 +41,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
-   ticket has closed, no bytes of the block come off a ticket. If the account has closed, the bytes
-   are charged to no account. */
+/* Records a block. If the ticket or the account has closed after mli_opts_settle, the bytes come
+   off no ticket, or are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, memlord_device device,
                                              uint64_t storage, uint64_t bytes,
                                              const memlord_alloc_opts *opts, int how) {
@@ -59,7 +58,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
     mli_stack_pick(lord, call, storage, bytes);
     stack = call->pick.row;
     call->draw.named = opts->ticket;
-    mli_call_draw(lord, call, bytes);
+    mli_ticket_draw_begin(lord, call, bytes);
     origin = mli_origin_of(call->t, call->site);
     if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
     if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
@@ -95,8 +94,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, call, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
-                                              fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the next such free is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -111,27 +109,21 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* Records an alloc of memlord_alloc. At -O0 the caller of mli_alloc_slow is memlord_alloc, which has
-   noted its own caller in the thread's record. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site) {
     void *entered = mli_self.generation == lord->generation ? mli_self.thread->call.entered : NULL;
-    mli_call own, *call = mli_call_get(lord, &own, site);
+    mli_call own, *call = mli_call_get(lord, &own, site, MLI_CALLED_FROM);
     memlord_result r;
     if (!call) return MEMLORD_OK;
-    MLI_NOTE_CALLER(call);
-    if (entered && mli_is_own(call->caller)) call->caller = entered;
+    if (entered && mli_is_own(call->caller)) call->caller = entered; /* see MLI_NOTE_ENTRY */
     r = mli_alloc_general(lord, call, device, storage, bytes, NULL, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
-                          site)
-             : r;
+    return mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes), site);
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
-    return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0), site)
-             : r;
+    return mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
+                      device, mli_block_fault(storage, 0), site);
 }

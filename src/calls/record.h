@@ -1,10 +1,6 @@
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
-   state. May use the books and calls/deferred. Invariants: a call checks everything before it
-   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. A dev is the number of a device. A row has the counters of a device, a site or a
-   tag; a cell has one thread's part of a row. A thread record is what the ledger keeps for a
-   thread; the orphan record serves threads that have none. A ticket is a reservation of the
-   host. */
+   state. Invariants: a call checks everything before it changes anything; mli_call_end, which may
+   run host code, comes last, with no lock held. Locks: none of its own. */
 #ifndef MLI_CALLS_RECORD_H
 #define MLI_CALLS_RECORD_H
 #include "api/api.h"
@@ -30,12 +26,6 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, mli_call *call, meml
         r = mli_dev(lord, device, &call->dev);
     if (MLI_UNLIKELY(r)) mli_thread_put(lord, call->t);
     return r;
-}
-/* If the call names a ticket, or its thread has tickets, marks the bytes of the call as in flight.
-   They may come off a ticket when the call has recorded them. */
-static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
-        mli_ticket_draw_begin(lord, call, bytes);
 }
 /* Ends a call and returns r. `did` is 1 if the block was recorded. Gives the thread record back
    first, because the logger and the end of the call run host code, and no lock may be held then. */
@@ -70,20 +60,17 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, mli_call *call, meml
                                              const memlord_alloc_opts *opts, int how);
 
 /* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
-   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
-   entry ended. If `gone` is NULL, this function writes the log line of MEMLORD_DEBUG; otherwise
-   its caller does. */
+   A storage of 0 frees nothing. *gone gets the entry that ended, or the key 0. If `gone` is NULL,
+   writes the line of MEMLORD_DEBUG; otherwise the caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. If the alloc is refused, counts and logs
-   this. */
+/* Serves memlord_alloc on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. If the call is refused,
-   counts and logs this. */
+/* Serves memlord_free and memlord_release on the general path, and counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);

@@ -64,9 +64,8 @@ static MLI_COLD void mli_fork_locks(int take) {
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Runs before a fork. Takes the locks of all ledgers, so that each ledger is between two calls. The
-   child has only the forking thread, so at the fork no other thread may hold a lock or be in the
-   middle of a change. */
+/* Takes the locks of all ledgers before a fork, so that each is between two calls: at the fork no
+   thread that the child lacks may hold a lock or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
@@ -74,8 +73,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* comes last, because all of the above uses the words that it locks */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's handler calls this function
-   last. */
+/* Lets the ledgers go on after a fork, in the parent, and last in the child. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -90,13 +88,11 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* comes first, because the code below uses the words that it unlocks */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed this
-                                                                    number */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* mli_process_start installs this
-                                                                    handler last, so the start is
-                                                                    complete */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the start is complete */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -123,8 +119,7 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
-                                                                  mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif

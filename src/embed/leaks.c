@@ -30,9 +30,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Groups the ledger's blocks by device, tag and site, and logs the ten groups with the most bytes.
-   Does nothing if the ledger has neither sites nor tags. (mli_row_count returns 1 if there are
-   none.) */
+/* Groups the ledger's blocks by device, tag and site, and logs the ten largest groups, unless it
+   has neither sites nor tags (mli_row_count returns 1). */
 static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table leaks;

@@ -37,8 +37,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->arguments = !strcmp(text, "1");
 }
 
-/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
-   memory. */
+/* Allocates and configures a ledger that is not yet registered, or returns NULL. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -66,8 +65,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry, once no other thread saves it at the program's end. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -85,16 +83,14 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile:
-   mli_process_start calls functions of the system (pthread_atfork, the search for a symbol) that
-   may call a malloc, and that malloc may call MemLord. Such a call finds the process claimed, and
-   returns without recording. */
+   mli_process_start; others wait in mli_process_started. No lock is held meanwhile: functions of
+   the system (pthread_atfork, the search for a symbol) may call a malloc that calls MemLord, finds
+   the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* set before the state is BUSY: see
-                                                   mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
 /* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
@@ -102,12 +98,11 @@ static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with
                                                                     mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. There is no ledger yet that
-   could log the reason. */
+/* Tells the logger of a description why it is refused, as there is no ledger that could. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -150,8 +145,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, mli_sta
     if (!desc) desc = &zeros;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
-                                           library that is closed */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* else the hooks would outlive a closed library */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -177,9 +171,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* Each thread remembers the ledger that it found last. After any ledger has ended, the thread's
-   next call searches the registry again. The acquire load pairs with the seq_cst add in
-   mli_ledger_unregister. */
+/* Each thread remembers the ledger that it found last, until any ledger has ended. The acquire load
+   pairs with the seq_cst add in mli_ledger_unregister. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -265,8 +258,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
-                                   learn nothing */
+        else if (own.logger.fn) /* the ledger in use has no logger */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }

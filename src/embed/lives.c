@@ -29,10 +29,9 @@
 #include "services/snapshots.h"
 #include "embed/saving.h"
 
-/* The modules, in the order in which a fork takes their locks: the outermost comes first.
-   (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
-   modules are freed in the reverse order, so a module stands after those whose memory it refers
-   to. */
+/* The modules, in the order in which a fork takes their locks, the outermost first, and in which
+   they stop their threads. They are freed in the reverse order, so a module stands after those
+   whose memory it refers to. */
 static const mli_life *const mli_lives[] = {
     &mli_threads_life,
     &mli_map_life,

@@ -1,7 +1,6 @@
-/* Has the table of all modules that take part in the life of a ledger, and calls their functions in
-   order. One function of a module initialises the module's state. Others stop the module's threads,
-   take its locks for a fork, mend the state in a forked child, and free the state: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules, all taken while the cold lock is held. */
+/* Has the table of all modules that take part in the life of a ledger, and calls their functions
+   (mli_life) in order. Owns no state. Locks: for a fork, those of all modules, all taken while the
+   cold lock is held. */
 #ifndef MLI_EMBED_LIVES_H
 #define MLI_EMBED_LIVES_H
 #include "api/api.h"
@@ -11,12 +10,10 @@
 
 /* Returns the size in bytes of a ledger and of the module states that lie behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
-   states. */
+/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Calls each module's function `open`, which applies a description to a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
-/* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 /* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);

@@ -163,8 +163,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own functions back into the table of a slot, unless the host has done so
-   itself. */
+/* Puts the host's functions back into the table of a slot, unless the host has done so. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -278,7 +277,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        call = mli_call_get(lord, &own, site);
+        call = mli_call_get(lord, &own, site, NULL, NULL);
         (void)mli_unknown_free(lord, call, d, key);
         mli_thread_put(lord, call->t);
         if (mli_debug_on(lord)) mli_log_call(lord, call, 0, "[free] ", d, key, size);

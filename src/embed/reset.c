@@ -20,8 +20,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report shows
-                                                       the totals before the reset */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first: earlier requests report the old
+                                                       totals */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

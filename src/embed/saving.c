@@ -40,8 +40,7 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Captures the state of the ledger, and writes a report of it. Returns MEMLORD_E_IO if fn failed,
-   else the result of the capture. */
+/* Writes a report. Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -105,8 +104,7 @@ static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
-   left". */
+/* Logs such as "[save] no /tmp/x.json: could not read or write there: there is no space left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -122,8 +120,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   the result fits, else -1. */
+/* Sets p->target to `path`, with the process id for %p, and % for %%. Returns -1 if too long. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -161,8 +158,7 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
-   report fails. */
+/* Writes a report to p->beside, a new file beside p->target, removed if the report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held = mli_signals_block();
@@ -183,8 +179,7 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to the descriptor of standard output. It does not use stdio, because another
-   thread may hold stdio's lock. */
+/* Writes a report to standard output, without stdio, whose lock another thread may hold. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -208,8 +203,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error gets the system's error that made the saving fail, or 0 if it succeeded or
-   failed for another reason. */
+/* Saves a report. *error gets the system's error that made the saving fail, or 0. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -252,9 +246,8 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 
 /* -- saving at exit and on request, under a dated name -- */
 
-/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json. For n > 0 adds
-   the process id, and for n > 1 also n, because a file may already have the shorter name. Returns 0
-   if the path fits, else -1. */
+/* Sets p->target to a path such as directory/memory_profile_20261121_080500.json, with the process
+   id if n > 0, and n if n > 1, for the case that there is such a file. Returns -1 if too long. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -299,8 +292,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
-                                        allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -325,8 +317,7 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
-                                      again */
+        mli_process.saving = lord; /* memlord_destroy elsewhere waits until this is NULL */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -343,8 +334,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
-                                       Prometheus */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in Prometheus's own prometheus.yml */
 
 /* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
@@ -372,8 +362,7 @@ MLI_PRIVATE const mli_life mli_saving_life = {MLI_LIFE_STATE(saving), NULL, mli_
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest suffix that matches decides:
-                                                    .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest decides: .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;

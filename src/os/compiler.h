@@ -1,5 +1,5 @@
 /* Owns the macros that hide the differences of compilers, and includes the headers of the system.
-   It may use no other module. Locks: none. */
+   Locks: none. */
 #ifndef MLI_OS_COMPILER_H
 #define MLI_OS_COMPILER_H
 #include "api/api.h"
@@ -106,8 +106,7 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell whether it was
-                       unloaded */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot tell */
 } mli_image;
 
 /* The identity of the module that is at an address now. It does not change if another build of

@@ -1,5 +1,5 @@
 /* Owns the compile-time settings (knobs) of a host, their checks, and the macros of private
-   declarations. It uses no other module. Locks: none. */
+   declarations. Locks: none. */
 #ifndef MLI_OS_KNOBS_H
 #define MLI_OS_KNOBS_H
 #include "api/api.h"

@@ -85,8 +85,7 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
-   number is not known. */
+/* Reads a file that holds one number, or "max" (UINT64_MAX). Returns -1 if it is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -95,10 +94,9 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is what
-   /proc/self/cgroup has, with lines number:controllers:path. The function overwrites the text, and
-   the path that it returns lies in it. The memory controller belongs to one version of cgroups at a
-   time. If no line names this controller, it belongs to version 2, whose line has no
+/* Returns the path of the memory cgroup of this process, in `text`, or NULL. `text` is what
+   /proc/self/cgroup has, lines number:controllers:path, and is overwritten. The memory controller
+   belongs to one version of cgroups at a time: if no line names it, to version 2, whose line has no
    controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
@@ -226,8 +224,7 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-/* Reads the first bytes of a file. Returns how many bytes it read, or 0 if the file cannot be read.
-   Keeps errno. */
+/* Reads the first bytes of a file. Returns how many, or 0 after an error. Keeps errno. */
 static MLI_COLD size_t mli_head_read(const char *path, char *buf, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -248,8 +245,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
     errno = saved;
     return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
 }
-/* Sets the arguments from the first n bytes of /proc/self/cmdline, where a 0 ends the name of the
-   program and each argument. */
+/* Sets the arguments from /proc/self/cmdline, where a 0 ends the program and each argument. */
 static MLI_COLD void mli_arguments_set(mli_identity *out, const char *text, size_t n) {
     const size_t most = sizeof out->arguments - sizeof "...";
     size_t i, name = 0;

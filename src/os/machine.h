@@ -1,7 +1,6 @@
-/* Tells the capacity of the cpu device: how much memory the machine and the cgroups of this process
-   allow, and how much of that is in use. Also tells the names of this process and of the machine,
-   and the program's arguments. May use os/system. Invariant: a doubtful number counts as unknown,
-   because a wrong number is worse than none. Locks: none. */
+/* Tells the memory that the machine and the cgroups of this process allow, and how much of it is in
+   use; and the names of process and machine, and the program's arguments. Invariant: a doubtful
+   number counts as unknown, because a wrong number is worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
 #include "api/api.h"
@@ -17,14 +16,12 @@
 typedef struct mli_identity {
     char program[256]; /* the name of the executable's file, without its directory */
     char host[256];    /* the name of the machine */
-    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; a text
-                             that was cut ends in "..."; "" also if mli_identity_read was not
-                             asked for them */
+    char arguments[1024]; /* the program's arguments, without its name, separated by spaces; "..."
+                             ends a cut text; "" if not asked for */
 } mli_identity;
 
-/* Reads the names of this process and of the machine. If `arguments` is 1, also reads the program's
-   arguments, which only Linux tells. `root` is a prefix of the paths in /proc, for tests on Linux;
-   NULL: none. Keeps errno. */
+/* Reads the names of this process and of the machine and, if `arguments` is 1, the program's
+   arguments (on Linux only). `root` is a prefix of the paths in /proc, for tests. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli_identity *out);
 
 #if defined(__linux__)
@@ -32,20 +29,17 @@ MLI_PRIVATE MLI_COLD void mli_identity_read(const char *root, int arguments, mli
 typedef struct mli_cpu {
     const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
-                         none had a limit */
+    uint64_t home;    /* the cgroup that had the lowest limit in the last sample; 0: none */
     char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
     char path[1024];  /* the path of the file that is being read */
-    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
-                         stacks of some hosts */
+    char text[8192];  /* of the file that is read; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
-   Keeps errno. */
+/* Reads the first line of a file, cut to fit, or "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
@@ -59,9 +53,8 @@ typedef struct mli_cpu {
 } mli_cpu;
 
 /* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
-   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
-   Some systems have no call that returns the free memory. There the function returns -1, and the
-   host can set a capacity source. */
+   because they cannot be dropped, and the others as free, as in Activity Monitor. Returns -1 on
+   systems that do not tell the free memory, where the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;

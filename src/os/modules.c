@@ -29,8 +29,7 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
-                                                    code */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of MemLord's own module */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -136,8 +135,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest page; a segment's offset and address are equal
-                                   modulo it */
+    const uint64_t page = 4096; /* the smallest page; offset and address agree modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -152,10 +150,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* Looks for the address in the next module of the loader's list. The list begins with the
-   executable and the libraries that were loaded with it. The loader is one of these libraries,
-   mostly the last. dlopen adds modules at the end, so the modules up to the loader are never
-   unloaded. */
+/* Looks for the address in the next module of the loader's list. It begins with the executable and
+   its libraries, mostly the loader last. dlopen adds modules at the end, so those up to the loader
+   are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -184,8 +181,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = in < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* nothing more is known of a module that dlmopen has
-                                              loaded */
+    out->loaded = out->path = loaded.name; /* nothing more is known of what dlmopen has loaded */
     out->bias = loaded.bias;
     if (in < 0) {
         in = mli_dl_each(mli_image_visit, &search);

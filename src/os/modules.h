@@ -1,5 +1,5 @@
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. It may use os/system. Locks: none of its own. */
+/* Owns the look-up of the loaded module (an executable or a library) behind an address, and keeps
+   MemLord's own module loaded. Locks: none of its own. */
 #ifndef MLI_OS_MODULES_H
 #define MLI_OS_MODULES_H
 #include "api/api.h"
@@ -24,16 +24,14 @@
 /* An address, and the symbol that contains it. */
 typedef struct mli_symbol_query {
     const void *address;
-    const char *name; /* the function's name, valid as long as its module is loaded; NULL: no symbol
-                         contains the address */
+    const char *name; /* valid as long as its module is loaded; NULL: there is none */
     uint64_t value;   /* the address of the symbol in the file of the module */
     void *user;       /* for the caller's own use */
 } mli_symbol_query;
 
 #if defined(__linux__)
-/* Returns the first symbol with this name in the program and in the libraries that were loaded with
-   it, or NULL if there is none. It takes the loader's lock. If there is no such symbol, it calls
-   malloc. */
+/* Returns the first symbol with this name in the program and the libraries that were loaded with
+   it, or NULL. Takes the loader's lock and, if there is no such symbol, calls malloc. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 #endif
 /* In mli_loaded and mli_image, `start` is the lowest address of the module. If the module has gaps

@@ -272,8 +272,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
-                                                     bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size above 32 bits */
 }
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path) {
     struct stat st;
@@ -301,8 +300,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links; this replaces a file that
-                                appeared after the call of access */
+    return rename(from, to); /* without hard links; may replace a new file */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};

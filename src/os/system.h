@@ -1,5 +1,4 @@
-/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
+/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Locks:
    none. */
 #ifndef MLI_OS_SYSTEM_H
 #define MLI_OS_SYSTEM_H
@@ -7,9 +6,9 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
-   returns 0 for success unless a comment says otherwise.
-   Requires: out pointers are not NULL, and sizes are not 0. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise. Requires: out pointers and sizes are not
+   0. */
 
 /* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
    clock takes. Ticks serve as time stamps only if the counter has a constant rate in every power
@@ -55,23 +54,20 @@ MLI_PRIVATE uint64_t mli_now(void);
 /* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
-   Requires: ns < 10^9. */
+/* Sleeps for `ns`, or less after a signal or if a sandbox refuses. Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
 /* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
    it is the kernel's number of the thread. On other POSIX systems, or if a sandbox refuses to tell
    the kernel's number, it is pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
-   Returns 0 if it is unset or empty, or if the process is set-uid, because the environment of such
-   a process is not trusted. */
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it is
+   unset or empty, or if the process is set-uid, because that environment is not trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
-   refuses. */
+/* Makes every running thread of the process pass a full barrier. Returns 0 if refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
@@ -79,13 +75,11 @@ MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
 /* Returns a text for the number of an error, or NULL if MemLord has no text for it. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
-/* Returns 1 if a path names something other than a regular file, such as a symbolic link, or if
-   that is not known. */
+/* Returns 1 if a path names, or may name, something other than a regular file. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
 /* Returns 0 if this process may create files in a directory, else the system's error. */
 MLI_PRIVATE MLI_COLD uint32_t mli_directory_error(const char *path);
-/* Creates a file. Returns 0 for success, 1 if a file of this name exists, or -1 for another
-   error. */
+/* Creates a file. Returns 0, or 1 if a file of this name exists, or -1 for another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
@@ -95,11 +89,10 @@ MLI_PRIVATE int mli_file_close(mli_file file);
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* These two functions surround the writing of a file. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
-   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
-   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
-   Windows has none of these. */
+/* Surround the writing of a file. A write past the file size limit raises SIGXFSZ, and a write to a
+   pipe without a reader raises SIGPIPE, which kill the process by default: they are blocked, and
+   those that the write raised are consumed. Cancellation is disabled, too, because it would leave
+   the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
@@ -114,21 +107,18 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
-   it. */
+/* Starts a thread with all signals blocked, because no signal handler of the host may run on it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
-/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
-   threads wait for that work. */
+/* Disables cancellation of the calling thread and returns the old state. It would end the thread at
+   its next wait, read or write, and leave work half done for which other threads wait. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. If the host has closed a standard
-   stream, the file may get that descriptor, and the host's output would go to the file. Returns -1
-   if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams, one of which the host may have closed:
+   its output would go to the file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 

@@ -1,10 +1,8 @@
 #include "os/unwind.h"
 
-/* Below -O2, MemLord's functions that run between the host's call and MLI_NOTE_CALLER keep their
-   frames. Recorded stacks leave these frames out. The functions lie in one section, and the linker
-   tells where the section begins and ends. mli_is_own compares an address with these bounds. A
-   copy of such a function that was inlined into the host's function lies elsewhere, and counts as
-   the host's. */
+/* Below -O2, MemLord's functions between the host's call and MLI_NOTE_CALLER keep their frames,
+   which recorded stacks leave out. They lie in one section, with whose bounds mli_is_own compares
+   an address. A copy that was inlined into the host's function counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -31,9 +29,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* mli_unwind calls the unwinder of libgcc_s or libunwind, if the program has one. Otherwise it
-   calls backtrace of the C library, which loads libgcc_s. All these symbols are weak, so that a
-   program need not link them. */
+/* Calls the unwinder of libgcc_s or libunwind, if the program has one, else backtrace of the C
+   library, which loads libgcc_s. All are weak, so that a program need not link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;

@@ -1,5 +1,4 @@
-/* Owns the return addresses and frames of the current stack. It has the unwinders, and knows
-   MemLord's own frames. It may use os/system. Locks: none. */
+/* Has the unwinders, and knows MemLord's own frames. Locks: none. */
 #ifndef MLI_OS_UNWIND_H
 #define MLI_OS_UNWIND_H
 #include "api/api.h"
@@ -23,7 +22,7 @@
 #endif
 
 /* Returns 1 if a return address is in a function with MLI_OWN_FRAME. Such functions of MemLord run
-   between the host's call and MLI_NOTE_CALLER, which notes the return address in the host. */
+   between the host's call and mli_call_get, which notes the return address in the host. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);

@@ -16,8 +16,7 @@
 /* -- anomalies and drops -- */
 
 #define MLI_ANOMALIES_SAID 6 /* how many anomalies of a device one sentence names */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind are in the list
-                                                              that follows */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 }; /* how many of each kind follow */
 /* The statistics that are anomalies or drops, from the heaviest to the lightest: those that make
    totals too low, then mistakes of the host, then detail that was lost. */
 static const unsigned char mli_anomaly_columns[] = {
@@ -52,8 +51,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes an anomaly, as in "unknown_frees 1". `i` is 1 more than the anomaly's index in
-   mli_anomaly_columns. */
+/* Writes an anomaly, as in "unknown_frees 1": that before index `i` of mli_anomaly_columns. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -78,14 +76,12 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict has a kind, and a part for each device that it is about. The head of
-   the kind and one part are a sentence of at most 25 words, where a name counts as one. A part is
-   composed in r->part_text, and then each format writes it in its own way. Only MLI_FIRST_DEVICES
-   parts of a kind are written. */
+/* -- the verdicts -- A verdict has a kind, and a part for each of at most MLI_FIRST_DEVICES
+   devices. The head of the kind and one part are a sentence of at most 25 words, where a name
+   counts as one. A part is composed in r->part_text, and each format writes it in its own way. */
 
-/* The kinds of verdicts in their order. Each has a name for JSON, a head, and a word for how bad it
-   is, "" if it is not bad. Anomalies that lost bytes count as bad, and come earlier (see
-   mli_verdicts_write). */
+/* The kinds of verdicts in their order, with a name for JSON, a head, and a word for how bad it is,
+   or "". Anomalies that lost bytes are bad, and come earlier (see mli_verdicts_write). */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -139,8 +135,7 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind of verdict. The head of the leaks ends with the mark, as in "leaks
-   since mark 1". */
+/* Writes the head of a kind of verdict; that of the leaks with the mark: "leaks since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
@@ -179,8 +174,7 @@ static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
     mli_verdict_head(w);
     return 1;
 }
-/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
-   is about no device. */
+/* Writes a composed part. `device` has the code of its device, or is NULL. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -233,8 +227,7 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
-   MiB". */
+/* Writes such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -244,8 +237,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* includes mapped files, because the limit counts
-                                                   them */
+        for (dev = 1; dev <= r->devices; dev++) /* with mapped files, which the limit counts */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -334,8 +326,7 @@ static int mli_peak_tells(const mli_report *r, uint32_t dev) {
 }
 
 /* Writes the caller that more than half of a site's bytes come from, as in ", mostly from load
-   loader.c:10". Writes nothing if there is no such caller. Takes the bytes at the peak if `peak` is
-   1, and else the live bytes. */
+   loader.c:10", if any. Takes the bytes at the peak if `peak` is 1, else the live bytes. */
 static MLI_COLD void mli_put_caller(mli_verdict_writer *w, const memlord_site *site, uint32_t dev,
                                     int peak) {
     const memlord_site *most = NULL;
@@ -363,8 +354,7 @@ static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book)
             return &r->series.grows[i];
     return NULL;
 }
-/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
-   "it grows". */
+/* Writes "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or "it grows". */
 static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
     w->site = mli_series_site(w->r->lord, s);
     w->tag = mli_series_tag(w->r->lord, s);
@@ -443,8 +433,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites, live);
     tells = mli_holder_tells(r, &tags, live);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* leaves out the site, because the arena is already written in place of the
-                        tag */
+        site = NULL; /* the arena is already written in place of the tag */
     if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
     if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
@@ -533,9 +522,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
-   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
-   were lost, the number of bytes. */
+/* Returns the weight of a device's anomalies, or 0. The heaviest kind decides, and then the number
+   of anomalies or, if bytes were lost, of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -582,8 +570,7 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
-   mistakes first. */
+/* Writes such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {

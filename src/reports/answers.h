@@ -1,10 +1,6 @@
 /* Composes the answers that all formats of a report share: verdicts, anomalies and drops. A verdict
-   says what is bad, what grows, who holds or held most, or what is odd. It has a head, which is its
-   first words, and a part for each device that it is about. Anomalies count mistakes of the host
-   and failures, and drops count what was not recorded. A holder is a tag, a site or an arena (the
-   bytes of a device that are in no block), with the bytes that it holds. Owns no state. May use
-   reports/capture, reports/callers, reports/growth and the reading functions of services/. Locks:
-   none. */
+   says what is bad, what grows, who holds or held most, or what is odd; its head is its first
+   words, and it has a part for each device. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_ANSWERS_H
 #define MLI_REPORTS_ANSWERS_H
 #include "api/api.h"
@@ -15,45 +11,38 @@
 #include "reports/leaks.h"
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and in the list of devices on the
-                               first screen of TEXT */
+#define MLI_FIRST_DEVICES 4 /* the most devices in one verdict, and on the first screen of TEXT */
 
-/* Finds the next anomaly or drop that a device has counted. Returns its name, or NULL at the end,
-   and sets *v to the count. If `dev` is 0, finds the counts of all devices together, and the counts
-   of losses that belong to no device. *i is the position between calls, and must be 0 for the first
-   call. */
+/* Finds the next anomaly or drop of a device or, if `dev` is 0, of all devices and of none. Returns
+   its name, or NULL at the end, and sets *v to the count. *i is the position, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 /* Returns the device with the ledger's number `dev`, or memlord_device_all() if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
-   writes those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device, or of all devices if dev is 0, in one line that
+   begins with `head`, if there are any. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
 /* Writes a site with the device, tag and scope of its leaked blocks, as in " cpu [kv] in decode f
-   x.c:3". If there are several tags or scopes, writes how many, as in " cpu with 3 tags in 300
-   scopes f x.c:3". Writes "partly [kv]" if some of the blocks have no tag, and "partly in decode"
-   if some are in no scope. */
+   x.c:3", or how many there are, as in " cpu with 3 tags in 300 scopes f x.c:3". Writes "partly
+   [kv]" or "partly in decode" if some of the blocks have none. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the process that a report is about, as in "sort, pid 4242 on a1, since
    2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
 MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
-/* Writes the members of JSON that say which process a report is about, and when its ledger was
-   made. */
+/* Writes the members of JSON that say which process a report is about, and since when. */
 MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r);
 
 #define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
 
 /* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
-   holds or held most, then what is odd. Within most kinds the devices with the highest peaks come
-   first. Writes the sentences number `first` to `last` - 1, counted from 0. Returns how many
-   sentences there are in all. Cuts names after MLI_TEXT_NAME characters, and leaves that bound in
-   r->out.name_max. */
+   holds or held most, then what is odd; in most kinds the devices with the highest peaks first.
+   Writes the sentences `first` to `last` - 1, from 0, and returns how many there are. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
-/* Writes the verdicts as a member of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 #endif

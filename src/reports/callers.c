@@ -18,8 +18,7 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         return;
     }
     r->site_stack = (uint32_t *)(void *)(r->callers + 1);
-    for (i = r->row_count; i-- > 1;) { /* goes backwards, so that the oldest stack comes first in
-                                          its site's list */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest comes first in a list */
         site = mli_stack_row_at(r->lord, i)->site;
         if (!site || site > r->site_rows) continue; /* leaves out a stack without a site, or with
                                                        one that is newer than the capture */
@@ -52,8 +51,7 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk) {
     }
     return NULL;
 }
-/* Returns 1 if a function's name says that it allocates for others: "xmalloc", "PoolAlloc",
-   "xstrdup". */
+/* Returns 1 if a function seems to allocate for others: "xmalloc", "PoolAlloc", "xstrdup". */
 static MLI_COLD int mli_allocates_by_name(const char *function) {
     static const char words[] = "alloc\0strdup\0strndup\0memdup\0operator new\0";
     const char *word, *at;

@@ -1,9 +1,6 @@
-/* Finds the callers of a site: the functions that the site was called from. In each stack of the
-   site the caller is the innermost function that is in no standard library and is not the site's
-   own function. A row is the number of a site on one device, or the number of a stack. A node is a
-   frame of a stack in the ledger's tree of stacks. Owns the list of the stacks of each site in the
-   report. May use reports/capture and the reading functions of books/. Locks: those of the reading
-   functions. */
+/* Finds the callers of a site. In each stack of the site the caller is the innermost function that
+   is in no standard library and is not the site's own function. Owns the list of the stacks of each
+   site in the report. Locks: those of the reading functions. */
 #ifndef MLI_REPORTS_CALLERS_H
 #define MLI_REPORTS_CALLERS_H
 #include "api/api.h"
@@ -11,17 +8,15 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#define MLI_CALLERS 64 /* the most callers that are listed for a site; the others are added up in
-                          one more entry, which has no function */
+#define MLI_CALLERS 64 /* the most that are listed for a site; one more entry has the rest */
 
-/* What was allocated at a site when one function called it, as far as the site's stacks tell. The
-   numbers are estimates if only some allocs have stacks. */
+/* What was allocated at a site when one function called it, an estimate if stacks are samples. */
 typedef struct mli_caller {
     const memlord_site *at; /* the function; NULL: the callers beyond MLI_CALLERS */
     uint64_t live_bytes, alloc_bytes, allocs;
     uint64_t at_peak_bytes; /* what was live at the peak of the device */
-    uint64_t share; /* at_peak_bytes, if the report orders its lists by these and a caller has any;
-                       otherwise live_bytes, if a caller has any; otherwise alloc_bytes */
+    uint64_t share; /* at_peak_bytes, if the report is in this order and a caller has any; else
+                       live_bytes, if a caller has any; else alloc_bytes */
 } mli_caller;
 struct mli_callers {
     size_t count;
@@ -32,9 +27,8 @@ struct mli_callers {
 /* Walks the functions of a stack that are in no standard library. */
 typedef struct mli_own_walk {
     memlord *lord;
-    uint32_t node, function; /* node: the frame to look at next; function: the index of the next
-                                function in the frame, which has several if some are inlined; a
-                                walk starts at the innermost frame, with index 0 */
+    uint32_t node, function; /* the frame to look at next, and the next function inlined in it; a
+                                walk starts at the innermost frame, with 0 */
 } mli_own_walk;
 /* Returns the next function, the innermost first, or NULL after the last one. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
@@ -42,9 +36,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_own_next(mli_own_walk *walk);
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Returns the callers of the site with the number `row`, in memory of the report that the next call
-   overwrites, or NULL if none is known. The callers of a site that is in no standard library are
-   known only if the functions in its stacks have names. */
+/* Returns the callers of the site `row`, in memory that the next call overwrites, or NULL if none
+   is known. Those of a site in no standard library are known only by names. */
 MLI_PRIVATE MLI_COLD const mli_callers *mli_callers_of(mli_report *r, uint32_t row);
 
 #endif

@@ -30,8 +30,7 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     mli_stack_leak *leak;
     if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* leaves out a block
                                                                             without a stack, or with
-                                                                            one that was added since
-                                                                            the capture */
+                                                                            a new one */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -139,8 +138,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that was added after
-                                                         the capture began */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* leaves out a device that is new */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* leaves out pending
                                                                             blocks, because the host
                                                                             has freed them */
@@ -159,8 +157,7 @@ static MLI_COLD int mli_visit_report(memlord *lord, const mli_entry *e, void *us
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a hash table of blocks, with open addressing */
-    uint64_t key;   /* the block's storage, with its device type in the top bits; 0 if the slot is
-                       vacant */
+    uint64_t key;   /* the storage, with its device type in the top bits; 0: vacant */
     uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
@@ -192,8 +189,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % of the slots are
-                                                                     then used */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80 % are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -274,8 +270,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
-   unknown capacity come last. */
+/* Captures each physical device with a known capacity or a limit, the fullest first. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
     for (i = 0; i <= r->devices && r->phys; i++) {
@@ -351,8 +346,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   accounts. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, and counts all of these. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -483,8 +477,7 @@ static MLI_COLD void mli_report_series(mli_report *r) {
     }
 }
 
-/* Allocates the lists that have a line for each device. If there is no memory, the report has no
-   devices. */
+/* Allocates the lists by device. If there is no memory, the report has no devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
     const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
     r->device_size = n * (sizeof *r->stat + sizeof *r->sizes + sizeof *r->lifetime +
@@ -515,9 +508,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
-    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* is read before the number of devices, so
-                                                        that the report has the device of every
-                                                        tag */
+    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1; /* read before the devices, so that the report
+                                                        has that of every tag */
     mli_report_devices(r);
     if (!r->devices) r->tags = 0;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);

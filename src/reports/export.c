@@ -54,8 +54,7 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* reads the number of stacks first, so that the nodes
-                                                of all these stacks have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that all their nodes have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }

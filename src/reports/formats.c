@@ -9,8 +9,7 @@
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL if a MEMLORD_NO_... macro leaves the format out */
-    int whole;                    /* 1 if the format needs the lists of the capture
-                                     (mli_report.whole) */
+    int whole;                    /* 1: it needs mli_report.whole */
 } mli_writer;
 
 /* The entry of each format in the table mli_writers. */

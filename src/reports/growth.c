@@ -2,9 +2,8 @@
 #include "base/numbers.h"
 #include "services/stats.h"
 
-/* Records the bytes of a tag or a site in one snapshot. Adds the series of the tag or site if the
-   list lacks this series. Otherwise raises the series' `most` to these bytes if they are more.
-   Keeps the list in order. */
+/* Records the bytes of a tag or a site in one snapshot: adds its series, or raises `most`. Keeps
+   the list in order. */
 static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
                                      const mli_holding *h) {
     mli_series *at = list->at[book], s;

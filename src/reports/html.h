@@ -1,5 +1,4 @@
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
-   reports/text, reports/json and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_HTML_H
 #define MLI_REPORTS_HTML_H
 #include "api/api.h"

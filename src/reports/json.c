@@ -29,8 +29,7 @@
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* in a brief report: the time in ns and the storage of the event written
-                         last */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
     uint32_t *frame;  /* by the ledger's number of a frame: the frame's number in the list "frames",
                          from 1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
@@ -251,7 +250,6 @@ static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     }
     mli_put_str(r->o, "]");
 }
-/* Writes the frames of a stack, the innermost first. */
 static MLI_COLD void mli_json_stack(const mli_json_writer *w, uint32_t node) {
     mli_jsonf(w->r->o, ",\n{'frames':[");
     for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
@@ -402,8 +400,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles
-   expect. */
+/* Writes the scopes, twice: also under the keys that readers of older profiles expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -482,8 +479,7 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes "device":..., and the tag or the site whose bytes a series has. A series of a device has
-   neither. */
+/* Writes "device":..., and the tag or the site, if any, whose bytes a series has. */
 static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
     mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
     if (s->book == MLI_BOOK_TAG)
@@ -520,8 +516,7 @@ static MLI_COLD void mli_json_series(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
-   live bytes at the end. */
+/* Writes the summary: checkpoints, the peak, the highest checkpoint, the live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[", (uint64_t)r->snapshots);
@@ -690,8 +685,7 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-/* Writes the strings that events refer to. `used` is 0 if there are no events; only the string ""
-   is then written. */
+/* Writes the strings of the events. `used` is 0 if there are none, but for the string "". */
 static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
@@ -799,8 +793,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* writes storages as text, because readers of JSON round integers beyond
-                       2^53 */
+    mli_jsonf(r->o, /* as text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx'",
               mli_device_code(b->device), b->storage);
     mli_list_json(r->o, MLI_LIST_BLOCKS, b);

@@ -1,6 +1,5 @@
-/* Writes JSON, schema memlord/2, from a capture. A brief report is the one inside the HTML page. A
-   frame is a return address of a stack. Owns no state. May use reports/capture, reports/answers,
-   reports/callers, reports/growth, reports/leaks and reports/lists. Locks: none. */
+/* Writes JSON, schema memlord/2. A brief report is the one inside the HTML page. Owns no state.
+   Locks: none. */
 #ifndef MLI_REPORTS_JSON_H
 #define MLI_REPORTS_JSON_H
 #include "api/api.h"

@@ -24,8 +24,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product's top 12 bits, which depend on
-                                                        every bit of the key */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* depends on every bit of the key */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -122,8 +121,7 @@ static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t firs
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* leaves out a row that was added since
-                                                              the capture */
+        if (!home || home == row || home > rows) continue; /* leaves out a row that is new */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -183,9 +181,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what was
-                                                                             added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* leaves out what is
+                                                                             new */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;

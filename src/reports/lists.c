@@ -5,8 +5,7 @@
 
 #include <stddef.h> /* offsetof */
 
-/* The kinds of columns, which say how TEXT writes a number. JSON writes every number as an
-   integer. */
+/* The kinds of columns: how TEXT writes a number. JSON writes an integer. */
 enum {
     MLI_CELL_BYTES,
     MLI_CELL_ERROR, /* bytes; only in a list with standard errors */
@@ -96,8 +95,7 @@ typedef struct mli_column {
     int kind;
     uint64_t value; /* the number that the line has in this column */
 } mli_column;
-/* Goes to the next column of a list. Reads the line's number in that column, unless `line` is NULL.
-   Returns 0 after the last one. */
+/* Goes to the next column of a list, with the line's number, if any. Returns 0 after the last. */
 static int mli_column_next(mli_column *c, mli_list list, const void *line) {
     while (c->next < MLI_LIST_COLUMN_COUNT) {
         const size_t i = c->next++;

@@ -1,7 +1,5 @@
-/* Has the table of the columns that the lists of TEXT and JSON have. A line of a list is about a
-   tag, a site, a stack and so on, and has a number in each column. A new column is one row of the
-   table. May use reports/capture, and reports/growth and reports/leaks for the types of lines. Owns
-   no state. Locks: none. */
+/* Has the table of the columns that the lists of TEXT and JSON have: one row of the table for each
+   number that a line has. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_LISTS_H
 #define MLI_REPORTS_LISTS_H
 #include "api/api.h"
@@ -31,11 +29,9 @@ typedef enum mli_list {
 #undef MLI_X
 } mli_list;
 
-/* Writes the headings of a list's columns in TEXT, each as wide as its column. Writes the column of
-   standard errors only if `errors` is 1. */
+/* Writes the headings of a list in TEXT, as wide as its columns; that of errors if `errors`. */
 MLI_PRIVATE MLI_COLD void mli_list_headings(mli_out *o, mli_list list, int errors);
-/* Writes the numbers of a line into these columns. `line` has the type that MLI_LISTS has for the
-   list. */
+/* Writes the numbers of a line, which has the type of the list in MLI_LISTS, into these columns. */
 MLI_PRIVATE MLI_COLD void mli_list_text(mli_out *o, mli_list list, const void *line, int errors);
 /* Writes the numbers of a line as members of a JSON object, each after a comma. */
 MLI_PRIVATE MLI_COLD void mli_list_json(mli_out *o, mli_list list, const void *line);

@@ -8,8 +8,7 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the most items of a list that are appended at once; the viewer passes
-                              them as the arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items that are appended at once, as arguments of one call */
 #define MLI_VIZ_WORDS 128
 
 /* The numbers that a tag, or the functions of a frame, have in the memo of the pickle. */
@@ -25,15 +24,13 @@ typedef struct mli_viz_writer {
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
-                              not used */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0: unused */
     mli_viz_memo *memo;    /* an array: the memo's number of each tag, by the number of the tag;
                               then the memo's number of each frame, by the number of the frame */
     uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, are written so far;
                               parts: how many parts of the latest block are written */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by the ledger's number of a device: its number in
-                                                the format */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number in the format */
     uint32_t only; /* the device whose events are being written */
 } mli_viz_writer;
 
@@ -57,8 +54,7 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, and by its number in the memo
-   afterwards. */
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -130,15 +126,13 @@ static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) 
     w->numbers += count;
     return 0;
 }
-/* Code "r" gives the item that was written last a number in the memo. Code "j" writes the item that
-   has this number. */
+/* Gives the last item a number in the memo (code "r"), or writes the item of a number ("j"). */
 static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
     mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the functions of a frame into a list that has n items. Returns the number of items that
-   the list has then. */
+/* Writes the functions of a frame into a list of n items, and returns its new length. */
 static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     mli_viz_memo *memo = &w->memo[w->x.tags + frame];
@@ -199,7 +193,6 @@ static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
             part->offset, part->bytes);
 }
 
-/* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
     int pending = b->state & MLI_BLOCK_PENDING;
     if (!b->bytes) return;
@@ -236,8 +229,7 @@ static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     }
     mli_viz_segment(w, &known);
 }
-/* Writes the blocks that are live by the events of the ring, but no longer in the map of live
-   blocks. */
+/* Writes the blocks that live by the ring's events, but are no longer in the map. */
 static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
     for (i = 0; i < w->last.size; i++) {
@@ -305,8 +297,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Gives the devices their numbers in the format. Returns how many lists of events the format
-   needs. */
+/* Gives the devices their numbers. Returns how many lists of events the format needs. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;

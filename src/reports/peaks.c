@@ -11,8 +11,7 @@
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A part of a device's peak: the bytes of one of its largest sites, or the bytes of all other
-   sites. */
+/* A part of a device's peak: one of its largest sites, or all others together. */
 typedef struct mli_peak_part {
     uint32_t site;  /* the number of the site on the device; 0 for the bytes of other sites */
     uint64_t bytes; /* all bytes of the part */
@@ -27,8 +26,7 @@ typedef struct mli_peak {
     void *writer;
     uint32_t dev;
     uint32_t rest; /* the frame that stands for bytes that have neither a listed site nor a stack */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* one part for each of the largest sites; the last part
-                                            has the bytes of all other sites */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the largest sites, and the last for all others */
 } mli_peak;
 
 /* Returns the part of a device's peak that the bytes of a site belong to. */
@@ -71,8 +69,7 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     uint64_t upto;
     part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* the sum may be too high if a new peak came
-                                                   meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* may be too high if a new peak came meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;

@@ -26,8 +26,7 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* the text after the device's name, such as " (peak)", which says what the
-                            bytes are; "" for live bytes */
+    const char *measure; /* after the device's name, such as " (peak)"; "": live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -42,8 +41,7 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
 /* A walk over the functions of a stack, from the outermost one. */
 typedef struct mli_folded_walk {
     mli_stack stack;   /* the frames that are still to come */
-    uint32_t left;     /* how many functions of the frame that the walk has reached are still to
-                          come */
+    uint32_t left;     /* how many functions of the walk's frame are still to come */
     mli_frame_name at; /* the function that the walk has reached */
 } mli_folded_walk;
 
@@ -63,8 +61,7 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
     walk->left = 0;
 }
 
-/* Writes a line: the device, the tag, the functions of the stack from the outermost one, the part,
-   and the bytes. */
+/* Writes a line: device, tag, functions from the outermost one, part, and bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
     mli_folded_walk walk;
@@ -126,8 +123,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores the heap, whose root is the largest line, after line i has become too small for its
-   place. */
+/* Restores the heap, the largest line first, after line i has become smaller. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -278,8 +274,7 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* the values of a sample: 2 numbers of blocks, 2 sums of bytes,
-                              peak_space */
+#define MLI_PPROF_VALUES 5 /* 2 numbers of blocks, 2 sums of bytes, peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
@@ -377,8 +372,7 @@ static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
     mli_pb_numbers(w->x.o, 5, function, 4);
     mli_pb_pair(location, 4, function[0], f->line);
 }
-/* Writes the location of a frame. It has a line for each function at the frame, the outermost
-   last. */
+/* Writes the location of a frame, a line for each function, the outermost last. */
 static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
     mli_frame_name f = mli_frame_name_of(&w->x, frame);
     const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
@@ -523,13 +517,11 @@ typedef struct mli_heap_writer {
     mli_groups groups; /* the groups of blocks in scopes; each group stores in `bytes` the number of
                           its trace, or 0 until the trace is written */
     mli_heap_sum *sum; /* the sums of each trace */
-    uint64_t traces, infos;  /* how many traces and allocation descriptions ("a" lines) are
-                                written */
+    uint64_t traces, infos;  /* how many traces and descriptions ("a" lines) are written */
     uint64_t calls, held;    /* calls: how many allocations are still to be written; held: the bytes
                                 that are allocated at this point of the file */
-    uint64_t gone, gone_end; /* gone: the number of the first description of bytes that were live at
-                                the peak but no longer are; gone_end: the number after the last such
-                                description */
+    uint64_t gone, gone_end; /* the first description of bytes that were live at the peak but no
+                                longer are, and the one after the last */
 } mli_heap_writer;
 
 static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
@@ -552,8 +544,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
-   first. */
+/* Returns the trace of a node or, if that is 0, of a frame; traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -588,8 +579,7 @@ static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
-   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
-   own. */
+   scope gets the next trace when it is first written. Each frame has an instruction pointer. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     const mli_export *x = &w->x;
     const mli_module *last = mli_module_newest(x->lord), *m;
@@ -608,8 +598,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation, which is its size and trace. Returns the number of the
-   description. */
+/* Writes the size and trace of an allocation, and returns the description's number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -619,8 +608,7 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
-   bytes that are live now. */
+/* Adds the bytes that were live at a device's peak and are no longer. `held` is live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -628,9 +616,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* makes the sum fit the total peak,
-                                                                because devices may have their peaks
-                                                                at different moments */
+        if (bytes > left || i == w->x.devices) bytes = left; /* fits the sum to the total peak, as
+                                                                devices peak at different moments */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* the description for the free at the end */
@@ -667,8 +654,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
-   1. */
+/* Multiplies a trace's freed allocations by a factor below 1, but leaves at least 1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -704,8 +690,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak if the peak was reset after
-                                           the allocation */
+        if (bytes > peak) bytes = peak; /* the bytes may exceed the peak after a reset of it */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -714,8 +699,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   other blocks. */
+/* Writes a live block: first those that no call allocated, in a second walk the others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];

@@ -1,7 +1,5 @@
-/* Writes FOLDED, PPROF and HEAPTRACK. Stacks are samples if only some blocks are picked to have
-   one; a stack then has a share of the blocks of its site (see reports/shares.h). A node is a frame
-   of a stack in the ledger's tree of stacks. Owns no state. May use reports/export and
-   reports/shares. Locks: none. */
+/* Writes FOLDED, PPROF and HEAPTRACK. If stacks are samples, a stack has a share of the blocks of
+   its site: see reports/shares. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_PROFILES_H
 #define MLI_REPORTS_PROFILES_H
 #include "api/api.h"
@@ -10,19 +8,15 @@
 #include "reports/capture.h"
 
 /* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-   stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live bytes. If stacks
-   are samples, the bytes of a stack are its share (see reports/shares.h). The bytes of a part have
-   one more frame, the name of the part. A tag or a scope that is not known has no frame. A
-   semicolon in a frame is written as a colon. Lines are in the order of their device, tag and
-   frames, and equal stacks are one line. This holds as long as there are at most
-   MLI_FOLDED_LINES / 2 different lines, and memory for them. If there are more, the order
-   begins again, and a line may come again. Readers add equal lines up. FOLDED has no anomalies and
-   drops, because its readers know no comments.
-
-   FOLDED_PEAK has the bytes that were live at the peak of each device. A line begins with the
-   device and " (peak)", as in "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last
-   reset. A line begins with the device and " (allocated)". Neither has tags, scopes or parts. */
+   stackcollapse). A line is "device;tag;scope;inner scope;site bytes", with the return addresses in
+   place of the site, the outermost first, if there are stacks. The bytes are live; those of a part
+   have one more frame, its name. A tag or a scope that is not known has no frame. A semicolon in a
+   frame is written as a colon. Lines are in the order of their device, tag and frames, and equal
+   stacks are one line, up to MLI_FOLDED_LINES / 2 different lines, and memory for them; then the
+   order begins again, and readers add equal lines up. There are no anomalies and drops, because
+   readers know no comments. FOLDED_PEAK has the bytes at the peak of each device, in lines that
+   begin as in "cpu (peak)"; FOLDED_ALLOCATED has the bytes allocated since the last reset, as in
+   "cpu (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 

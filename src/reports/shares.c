@@ -72,9 +72,8 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* so that the allocs of this stack and site have an
-                                                entry, even if there were none since the last
-                                                reset */
+        (void)mli_portion_of(t, b, node, 1); /* so that they have an entry, even without allocs
+                                                since the last reset */
     }
 }
 /* Adds to the share of each stack the allocs that the ledger has counted for it. */
@@ -94,8 +93,7 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
-/* Adds an entry for the allocs of each site, for all allocs of each device, and for the allocs of
-   each device that have no site. */
+/* Adds an entry for the allocs of each site, of each device, and of each device without a site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -134,8 +132,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its `rest` or, if `all` is 1, its
-   `value`. */
+/* Returns the weight of a share in its whole: its `rest` or, if `all`, its `value`. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -221,9 +218,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* mli_portion_live_off subtracts the live blocks of a site or stack from its allocs, so that only
-   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
-   again. */
+/* Subtract the live blocks of a site or stack from its allocs, so that only the freed ones are left
+   there, and add the shares of the live blocks again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -260,8 +256,7 @@ static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, i
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole among its stacks. The whole keeps the blocks that no stack gets, with their
-   bytes. */
+/* Divides a whole among its stacks. It keeps what no stack gets. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;

@@ -27,13 +27,10 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
-                         more 0 at the end */
+    char label[1024]; /* of every sample: "name=value" and a 0 each, and one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
-    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of lines with a name, which
-                                                mli_prom_limit counts */
-    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the line that has the sums of the lines
-                                                without series of their own */
+    uint32_t named[MEMLORD_MAX_DEVICES + 1]; /* by dev: the lines with a name, by mli_prom_limit */
+    char *rest[MEMLORD_MAX_DEVICES + 1];     /* by dev: the sums of the lines without a series */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a metric family. A family is a counter if its name ends in
@@ -261,8 +258,7 @@ static MLI_COLD size_t mli_prom_limit(mli_prom_writer *w, const mli_family *f, c
     return (size_t)(to - lines) / size;
 }
 
-/* Writes a family with a sample for each of n lines. Each line has `size` bytes. `key` is the label
-   that has the names of the lines. */
+/* Writes a family of n lines, of `size` bytes each. `key` is the label of their names. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;

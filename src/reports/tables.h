@@ -1,5 +1,4 @@
-/* Writes PROMETHEUS, CSV and TIMELINE. A line is a tag, a scope or a physical device in a list of
-   the capture. Owns no state. May use reports/export. Locks: none. */
+/* Writes PROMETHEUS, CSV and TIMELINE. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_TABLES_H
 #define MLI_REPORTS_TABLES_H
 #include "api/api.h"
@@ -9,15 +8,13 @@
 
 /* PROMETHEUS is the text exposition format 0.0.4
    (https://prometheus.io/docs/instrumenting/exposition_formats/). Units are bytes and seconds.
-   Every sample is of one device or physical device. If a number belongs to no device, its sample
-   is of the whole ledger. No sample is a sum of other samples, so that sum() in a query is right.
-   The series with tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
-   device, and as many scopes, have series of their own. All others are added up in a series with an
-   empty name and the label rest="1". Tags and scopes keep their order as long as the ledger lives,
-   so a tag or scope never changes its series. Counters start over at memlord_reset, as the format
-   allows. Sites, streams, blocks and parts of blocks are left out, because each would be a series
-   of its own. Every sample has the labels of the ledger, too, so that processes with other labels
-   have other series. */
+   Every sample is of one device or physical device, or of the whole ledger if its number belongs to
+   no device, and has the labels of the ledger. No sample is a sum of others, so that sum() in a
+   query is right. tag="" has the bytes without a tag. The first MEMLORD_MAX_SERIES tags of each
+   device, and as many scopes, have series of their own; all others are one series with an empty
+   name and the label rest="1". A tag or scope never changes its series. Counters start over at
+   memlord_reset, as the format allows. Sites, streams, blocks and parts of blocks are left out,
+   because each would be a series of its own. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 

@@ -39,16 +39,14 @@ enum {
 #define MLI_TEXT_FRAMES 5      /* the most functions of a stack that are shown */
 #define MLI_TEXT_CALLERS 3     /* the most callers that are shown for a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites with leaks that are shown */
-#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks (by tag, scope and device) that are shown
-                                  below their site */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups of leaks that are shown below their site */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many items a list leaves out, as "... and 1 more tag" or "... and 2 more tags". `one`
-   is the word for one item. */
+/* Writes "... and 1 more tag" or "... and 2 more tags". `one` is the word for one item. */
 static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
     mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
 }
@@ -206,8 +204,7 @@ static void mli_text_sites(mli_report *r, size_t most) {
 }
 
 /* Writes the functions of a stack that are in no standard library, the innermost first, as in "grow
-   cache.c:7 < load main.c:3 < ...". A stack in which all functions are of standard libraries is
-   shown as its innermost frame. */
+   cache.c:7 < load main.c:3 < ...", or else its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     mli_own_walk walk = {NULL, 0, 0};
     const memlord_site *at;
@@ -246,10 +243,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     mli_put_str(r->o, "\n");
     for (i = 0; i < shown; i++) {
         mli_stack_line line = r->stack[i];
-        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* the error is not known,
-                                                                          because there may be live
-                                                                          blocks that were not
-                                                                          picked as samples */
+        if (!line.stat.live_bytes) line.stat.error_bytes = UINT64_MAX; /* not known, because live
+                                                                          blocks may not be
+                                                                          picked */
         mli_list_text(r->o, MLI_LIST_STACKS, &line, samples);
         mli_put_str(r->o, "  ");
         mli_text_stack(r, line.node);
@@ -320,9 +316,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
-   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
-   pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc",
+   without the hit rate, and without rates of which nothing was counted. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -333,8 +328,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* the line has begun, because
-                                                                       success_rate is known here */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known here */
     if (shown) mli_put_str(r->o, "\n");
 }
 
@@ -456,8 +450,7 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
-/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
-   20. */
+/* Writes one line for all snapshots, and one for each of at most 20 checkpoints. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -495,15 +488,13 @@ static MLI_COLD void mli_text_growth(mli_report *r) {
     mli_text_more(r, r->series.growing_all, r->series.growing, "line");
 }
 
-/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
-   ...". If the tags and sites were recorded when less was live than at the peak, writes "noted at
-   12 MiB of 12.5 MiB". */
+/* Writes such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...", with
+   "noted at 12 MiB of 12.5 MiB" if the holders are of another moment. */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags, because nothing has a
-                                                        tag */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* leaves out the tags: there are none */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -512,9 +503,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the line of a site with leaks. If the site's blocks differ in tag, scope or device, also
-   writes the largest groups of them below that line. The blocks of a group have the same tag, scope
-   and device. */
+/* Writes the line of a site with leaks and, if its blocks differ in tag, scope or device, the
+   largest groups of them below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -535,8 +525,7 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
-   281 blocks". */
+/* Writes the sum of the other leaks, as in "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -594,8 +583,7 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the live bytes that each tag has on a physical device, as in " (weights 40 GiB, ...,
-   untagged 1 GiB)". */
+/* Writes the tags on a physical device, as in " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -612,9 +600,8 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
-   processes there. */
+/* Writes "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + context 500 MiB
+   + unaccounted 9.5 GiB", and another line for the other processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -680,8 +667,7 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
 typedef struct mli_wrap {
     mli_out to;               /* the output that gets the wrapped lines */
     char buf[1024];           /* the buffer of `to` */
-    size_t column, blanks;    /* column: how many columns the line has so far; blanks: how many
-                                 blanks come before the next word */
+    size_t column, blanks;    /* the columns of the line so far; the blanks before the next word */
     size_t used, wide;        /* the bytes and the columns of the word that is being collected */
     char word[4 * MLI_TEXT_COLUMNS];
 } mli_wrap;
@@ -705,8 +691,7 @@ static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
     mli_wrap *w = (mli_wrap *)user;
     const char *at = (const char *)data, *end = at + size;
     for (; at < end; at++) {
-        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: this byte begins a character
-                                                                   of UTF-8, and so a column */
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* 1: begins a character */
         if (*at == ' ' || *at == '\n' ||
             (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
             w->used == sizeof w->word)

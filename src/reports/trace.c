@@ -20,15 +20,14 @@
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
    ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
    created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
-   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
-   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
-   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
-   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
-   scopes, X events for the remembered invocations. A block that begins in the ring is an async
-   slice. The slice of a block that is still live ends with the file. Its end event has the block's
-   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
-   events of the ring. Snapshots and the ring are in order of time. The process, anomalies and drops
-   are in "otherData". */
+   live bytes of the device. A changed tag counts from the beginning. The counter has a sample
+   whenever the live bytes have changed by a 64th of the peak, and at most 2048 more, at even steps
+   of time. "DEVICE snapshots" shows the snapshots. Scopes are slices of their threads: B and E
+   events from the ring or, if that has no scopes, X events for the remembered invocations. A block
+   that begins in the ring is an async slice, which ends with the file if the block is still live,
+   and whose end event has the parts, as in JSON. Names are cut to 200 bytes. Snapshots come first,
+   then X events, then the ring; snapshots and the ring are in order of time. The process, anomalies
+   and drops are in "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -55,8 +54,7 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it, but never
-   inside a character. */
+/* Writes a name, or null, cut between two characters, because every event repeats it. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -248,8 +246,7 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
-   device. */
+/* Ends all open scopes and blocks with the report, and writes a last sample of each device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)

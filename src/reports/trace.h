@@ -1,7 +1,5 @@
-/* Writes TRACE, which shows live bytes, blocks and scopes over time. The ring has the latest events
-   of the ledger. A slice is what the viewer draws as a bar from a begin to an end. Owns no state.
-   May use reports/export, reports/ring and, for members that JSON has in the same form,
-   reports/json. Locks: none. */
+/* Writes TRACE, which shows live bytes, blocks and scopes over time. A slice is what the viewer
+   draws as a bar from a begin to an end. Owns no state. Locks: none. */
 #ifndef MLI_REPORTS_TRACE_H
 #define MLI_REPORTS_TRACE_H
 #include "api/api.h"

@@ -28,8 +28,7 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device's bytes to a list. The bytes of all these holders add up to the
-   device's live bytes. */
+/* Adds the holders of a device's bytes, which add up to its live bytes, to a list. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);

@@ -17,21 +17,18 @@
 typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* the number of bands; 0: the host wants no band for these
-                                  devices */
+    size_t n;                  /* the number of bands; 0: the host wants none for these devices */
     const memlord_band *bands; /* the bands, which follow in the same allocation; those of the
                                   default strategy are mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* rises along the list. Callbacks for one device come before those for several
-                        devices */
+    uint64_t serial; /* rises along the list, callbacks for one device first */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* bits 1 << MEMLORD_REASON_... for the reasons that it serves, and
-                         MEMLORD_GC_QUIET */
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., which it serves, and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -53,8 +50,7 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, or NULL if the band is valid. The caller writes the number of
-   the band before the text. */
+/* Returns what is wrong with a band, or NULL. The caller writes the number of the band first. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     const double lo = mli_argument(&b->lo), hi = mli_argument(&b->hi),
                  percent = mli_argument(&b->percent);
@@ -222,18 +218,15 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of its
-   physical device -- */
+/* -- the band check, under the lock of the device's phys -- */
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* what the callbacks are told; `band` is SIZE_MAX if no band is in
                                force, and then only used_percent is set */
-    uint64_t whole, used;   /* the capacity or the limit (0: neither is known), and how many bytes
-                               of it are in use */
+    uint64_t whole, used;   /* the capacity or the limit, or 0; the bytes of it in use */
     uint64_t part;          /* how many bytes of `used` are the device's */
     int64_t least;          /* how many of these remain if all blocks are freed; INT64_MAX: all */
-    int due;                /* 1: a collection is due, because the metric has reached the
-                               threshold */
+    int due;                /* 1: a collection is due: the metric is at the threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
     uint64_t rise;  /* a check is due once there are this many live bytes; UINT64_MAX: never */
@@ -241,9 +234,8 @@ typedef struct mli_band_state {
     uint64_t freed; /* a check is due once there are this many freed bytes; UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns the threshold of a band in bytes, or 0 if the band has no threshold now. A percentage is
-   a share of the physical device's limit or capacity, whichever is less. For the metric CACHED it
-   is a share of the reserved bytes. */
+/* Returns the threshold of a band in bytes, or 0 if it has none now. A percentage is of the phys's
+   limit or capacity, whichever is less or, for the metric CACHED, of the reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -385,8 +377,7 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Adds up the counts of all threads on a device, compares the sums with the band in force, and sets
-   the marks for the next check. */
+/* Sums the counts of a device, compares them with its band, and sets the next marks. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -415,16 +406,14 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
 /* Sets the freed bytes at which a thread checks next. `cell` has the thread's counters on the
    device. With an interval of 0 the thread never checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* the largest signed number, because mli_cell_tripped
-                                             compares signed differences */
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares as signed */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Returns 1 if a thread published bytes past the marks of a device while this thread set the marks.
-   A publication after this function sees the marks, because both take the lock of the device's row
-   (its counters). */
+/* Returns 1 if a thread published bytes past the marks of a device while this one set the marks. A
+   later publication sees them, because both take the row lock. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -434,12 +423,11 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and tells calls whether the device is near its threshold. When
-   the device becomes near, it is evaluated once more after a barrier: the second sum includes every
-   call that counted before the barrier, and every call after the barrier checks at its end. The
-   device is also evaluated once more if a publication has passed the marks that were just set. The
-   addition to `checks` in mli_band_check orders two checks: the later check sees the counts of the
-   call that ran the earlier one. */
+/* Evaluates the bands of a device and tells calls whether it is near its threshold. When it becomes
+   near, evaluates once more after a barrier: the second sum includes every call that counted
+   before, and every later call checks at its end. Does so also if a publication has passed the
+   marks that were just set. The addition to `checks` in mli_band_check orders two checks: the later
+   one sees the counts of the call that ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -489,8 +477,7 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
-   NULL if it is not in the list. */
+/* Takes a callback off the list, waits until no other thread runs it, and returns it, or NULL. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -514,8 +501,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. Returns 0 if no such callback is left, but for those that were added after `newest`,
-   a number of mli_serial_next. */
+   the device. Returns 0 if there is none, but for those that were added after `newest`. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uint64_t newest, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -553,9 +539,8 @@ static MLI_NOINLINE MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_eve
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a collection that is about to begin. Sets e->device_runs to the number of collections on
-   the device, and e->total_runs to that of the whole ledger. Both numbers include this collection
-   and those that failed. */
+/* Numbers a collection that is about to begin: e->device_runs on the device, and e->total_runs on
+   the ledger, with this one and those that failed. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -601,9 +586,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, const memlord_gc
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. A callback that
-   is added during the run is first called in the next one. Requires: this thread has set
-   `gc_running`. */
+/* Runs the callbacks of a device, but none that is added meanwhile, then clears `gc_running` and
+   updates the bands. Requires: this thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -625,8 +609,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, e, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
-                                                            gc_running */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with what sets gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
@@ -635,8 +618,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* makes the thread's counters on the device, because a thread
-                                         that has only freed has none yet */
+    if (t && !mli_is_orphan(lord, t)) /* makes the cell, which a thread that has only freed lacks */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
@@ -706,9 +688,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Updates the strategies in force, the marks, and the threads that sample devices, after a change
-   of the strategies or callbacks. Afterwards no device uses a strategy that is no longer in the
-   list. */
+/* Updates the strategies in force, the marks, and the pollers, after a change of strategies or
+   callbacks. Then no device uses a strategy that is not in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -855,8 +836,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* checked before mli_dev, because mli_dev makes the device
-                                     known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which makes the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }

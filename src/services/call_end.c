@@ -58,11 +58,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. The request for a band check is
-   cleared before the check runs. So a new request that comes during the check stays, and a later
-   call serves it. With `asks` 1 the function also asks whether fences of one queue of the device's
-   type are done. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Without
+   MEMLORD_FLAG_DEFER host code may run and threads may start. A request for a band check is cleared
+   before the check, so that a new one meanwhile stays for a later call. With `asks` 1 also asks
+   fences of one queue of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);

@@ -9,11 +9,10 @@
 #include "services/scopes.h"
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context. While a
-   thread is in it, `kept` has the context that this thread was in before. The host's
-   memlord_context has three words: the number (generation) of the ledger, the handle of the record,
-   and the serial. The serial rises with each swap, so that an older copy of the words no longer
-   matches. */
+   one in `kept`: that of the fibre or, while a thread is in it, the one that this thread was in
+   before. The host's memlord_context has three words: the generation of the ledger, the handle of
+   the record, and the serial, which rises with each swap, so that an older copy of the words no
+   longer matches. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -129,9 +128,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves all threads
-                                                           without a record of their own, so it has
-                                                           no context */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* the orphan record serves many threads, so
+                                                           it has no context */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -142,11 +140,10 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes the record of this context. Returns
-   E_STATE if mli_context_lock finds no record. A thread that is in the context leaves it first.
-   Also returns E_STATE if the record does not have its fibre's context after that. This cannot
-   happen to a thread that leaves its fibres in the reverse of the order in which it entered
-   them. */
+/* Ends what is open in the context of a fibre, which its thread leaves first, and closes its
+   record. Returns E_STATE if mli_context_lock finds no record, or if the record does not have its
+   fibre's context then, which cannot happen to a thread that leaves its fibres in the reverse of
+   the order in which it entered them. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -169,8 +166,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* How many of a context's open tags and scopes the interposer's ledger has. That ledger has no
-   adopted scopes. */
+/* How many of a context's open tags and scopes the interposer has, without adopted scopes. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -189,8 +185,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
-                                             not get */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0], the default tag, is not for the interposer */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -207,8 +202,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* set here, because a record may never have
-                                                           been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -235,8 +229,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the context is of another ledger that lives, or this call is inside
-                                 an allocator */
+        *r = MEMLORD_E_STATE; /* another ledger's, or called inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }

@@ -16,7 +16,6 @@ struct mli_joint_state {
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
     return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
-/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
     mli_handle_close(&lord->joint->closed,
@@ -26,8 +25,7 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
 
 /* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell (the bytes that its thread has allocated less those it has freed), or
-   0 without a cell. */
+/* Returns the level of a cell, or 0 without one. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -89,8 +87,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* the invocation's level has changed, so the highest level that another
-                             cell had before no longer counts */
+    if (held && !enter) { /* the earlier `high` of another cell no longer counts */
         mli_row_raise_peak(row, cell);
         if (row->latest != cell) row->latest = NULL;
     }

@@ -19,8 +19,7 @@
    that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
     uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
-    uint64_t ms;    /* length of the rest in ms; it doubles with each further run that gave nothing
-                       back */
+    uint64_t ms;    /* of the rest, in ms; doubles with each run that gave nothing back */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -31,8 +30,7 @@ struct mli_neighbours_state {
     int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
     int fd;                /* descriptor that holds the lock of the slot */
     uint64_t host_id;      /* identity of the memory that the process may use */
-    int stall_fd;          /* descriptor by which the kernel tells that tasks wait for memory; -1:
-                              none */
+    int stall_fd;          /* by which the kernel tells of tasks that wait for memory; or -1 */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
@@ -93,8 +91,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a killed process does not free its
-                                                               slot; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -108,8 +105,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills in the bytes that the ledger holds on one of its physical devices, and whether allocations
-   fail on it. */
+/* Fills in the bytes that the ledger holds on a physical device, and whether allocs fail. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -230,9 +226,8 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: the
-                                                                           page that its parent
-                                                                           mapped */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* in a forked child: its
+                                                                           parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -302,10 +297,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Goes through the devices of a physical device until the callbacks have reclaimed `needed` bytes,
-   or through all devices if `needed` is 0. For each device, calls mli_fences_retire and then the
-   collection callbacks. Returns the bytes that the callbacks reclaimed. Sets *ran to 1 if a
-   callback ran. */
+/* For each device of a phys, ends blocks (mli_fences_retire) and runs the collection callbacks,
+   until these have reclaimed `needed` bytes, or for all if it is 0. Returns the reclaimed bytes.
+   Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -388,8 +382,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has kept its slot
-                                                             meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger kept its slot */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -397,8 +390,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the kernel whether tasks have waited for main memory. If they have, runs the callbacks of
-   the devices that use main memory. */
+/* If tasks have waited for main memory, runs the callbacks of the devices that use it. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -429,8 +421,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once: a source may block, and
-                                                            neighbours wait meanwhile */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: a source may block */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -471,8 +462,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers these requests now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread uses a bell or answers requests, this function does nothing, and a
-   later call replaces the page. */
+   another page; but not while a thread uses a bell or answers requests. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -509,11 +499,9 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* read before the work, so that a ring from here on ends the
-                                      wait */
+        rung = mli_u32_load(bell); /* before the work, so that a ring from here on ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
-        if (open) mli_requests_answer(lord); /* comes first, because a neighbour waits for the
-                                                answer */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits */
         if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -553,18 +541,15 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
-    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* the device may be
-                                                                                  new */
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
     for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
-   Requires: the neighbours lock. */
+/* Publishes a request for device k of the slot, and lists it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* the number of a request is its time, so the numbers of a slot
-                                       only grow */
+    const uint64_t now = mli_now(); /* the time, so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -601,8 +586,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, because the thread that handles
-                                            the answers needs the lock */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* not under the lock, which the answers need */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;

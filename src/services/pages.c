@@ -4,15 +4,13 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* size of the pressure page's file: a multiple of every
-                                       memory page size up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* a multiple of every memory page size up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux has had these record locks since 3.15, but its headers hide
-                             the constants without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* Linux has these locks since 3.15, but hides them without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -102,9 +100,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
-   forked child inherits the mapping. If both used one descriptor, the child would keep the parent's
-   lock after the end of the parent. */
+/* Maps a page. The file is opened twice, for the mapping and for the lock, because a forked child
+   inherits the mapping, and would keep the parent's lock with the same descriptor. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -236,9 +233,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* mli_stall_open asks for an event when tasks have waited for memory for 150 ms within a window of
-   2 s. Without privilege the kernel accepts only windows that are multiples of 2 s:
-   Documentation/accounting/psi.rst. */
+/* Asks for an event when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel accepts only multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -278,8 +274,7 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* the layout that the kernel expects; on a 32-bit system with 64-bit times a timespec
-                has another layout */
+    struct { /* as the kernel expects; a 32-bit timespec may have 64-bit times */
         long sec, nsec;
     } time;
     int saved = errno, refused;

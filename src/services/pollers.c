@@ -88,9 +88,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device. If `dev` is 0, starts the pollers that calls have requested or
-   could not start. Under MEMLORD_FLAG_DEFER calls request none, so the function then looks at all
-   devices. */
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start; under MEMLORD_FLAG_DEFER, when calls request none, those of all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -98,9 +97,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER calls leave the work of mli_serve to the poller. Without
-   that flag calls check the bands, and the poller samples, calls mli_fences_retire and writes
-   requested reports. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it has the work of mli_serve. Otherwise calls check the
+   bands; the poller samples, calls mli_fences_retire and writes requested reports. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;

@@ -1,7 +1,5 @@
-/* Owns the pollers. A poller is a thread that samples one physical device (asks how much of its
-   memory is in use) at an interval. A strategy is the host's bands, the thresholds at which its
-   collection callbacks run. May use books/ and services/. Invariant: a poller starts only if a band
-   may need its samples, or if the host asks for pollers. Locks: none. */
+/* Owns the pollers. Invariant: a poller starts only if a band may need its samples, or if the host
+   asks for pollers. Locks: none. */
 #ifndef MLI_SERVICES_POLLERS_H
 #define MLI_SERVICES_POLLERS_H
 #include "api/api.h"

@@ -1,5 +1,6 @@
 #include "services/retry.h"
 #include "os/system.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
@@ -57,10 +58,9 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Waits until `needed` bytes have been freed at a physical device, or until the neighbours have
-   released as many, but at most `ms` ms. Freed bytes count from `out`, an earlier result of
-   mli_phys_freed. Returns at once if enough bytes have been freed already, or if the system has no
-   event left to wait for. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` (mli_phys_freed), or
+   until the neighbours have released as many, but at most `ms` ms. Does not wait if the system has
+   no event left to wait for. */
 static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, uint64_t needed,
                                                  uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -80,8 +80,7 @@ static MLI_NOINLINE MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys, 
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* from here on mli_phys_freed counts each free, or the free wakes
-                                  this thread */
+    mli_barrier_threads(lord); /* from here on each free counts, or wakes this thread */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -103,8 +102,7 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* bytes that the ticket of `opts`, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that other tickets gave to the request's own one */
     memlord_account refuser; /* the account whose limit applies to the request; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
     void *caller, *frame;  /* of the request: see mli_call */
@@ -135,31 +133,26 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
-   that gave them. */
+/* Ends a request's own ticket. What no alloc has taken goes back to the tickets that gave it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, and takes its bytes from the request's own ticket alone. If the ledger has
-   no memory for the record, the block counts as dropped. The request succeeds all the same, because
-   the caller has the storage. */
+/* Records the new block, from the request's own ticket alone. Without memory it counts as dropped,
+   and the request succeeds all the same, because the caller has the storage. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     const memlord_device device = mli_device_record_at(q->lord, q->dev)->device;
     mli_call own, *call;
     q->opts.ticket = q->ticket;
     if (mli_alloc_fast(q->lord, device, storage, q->bytes, q->opts.site, &q->opts) == MEMLORD_OK)
         return;
-    call = mli_call_get(q->lord, &own, q->opts.site);
-    call->caller = q->caller;
-    call->frame = q->frame;
+    call = mli_call_get(q->lord, &own, q->opts.site, q->caller, q->frame);
     (void)mli_alloc_general(q->lord, call, device, storage, q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
-   request of its device. */
+/* Counts a request for which no attempt found memory, as its device's last failed one. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -250,9 +243,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
-   storage 0 or UINT64_MAX counts as failed, because no ledger can record such a block. Requires:
-   the bytes are reserved. */
+/* Runs the attempts, and records the block of the one that succeeds. A storage of 0 or UINT64_MAX
+   counts as failed, because no ledger can record it. Requires: the bytes are reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -322,7 +314,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
-    MLI_NOTE_CALLER(&q);
+    q.caller = MLI_RETURN_ADDRESS();
+    q.frame = MLI_FRAME_ADDRESS();
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;

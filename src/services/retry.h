@@ -1,8 +1,6 @@
 /* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy:
-   how often and how long a request retries. A ticket is a reservation of bytes. A pending block was
-   freed, and waits until its fences are done. A neighbour is a ledger of another process. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
+   how often and how long a request retries. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiting
    threads, phys for the last failure, one at a time; none while host code runs. */
 #ifndef MLI_SERVICES_RETRY_H
 #define MLI_SERVICES_RETRY_H

@@ -18,14 +18,12 @@
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* for each type: how often its
-                                                                    source was set; guarded by the
-                                                                    callbacks lock */
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* by type: how often it was set;
+                                                                    under the callbacks lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* when a refused reservation was last logged: see mli_log_due */
-    mli_u64 account_logged; /* when a request over an account's limit was last logged: see
-                               mli_log_due */
+    mli_u64 account_logged; /* when one over an account's limit was last logged: mli_log_due */
 };
 
 /* -- sources -- */
@@ -155,8 +153,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-/* Replaces the capacity source of a device type, waits until no other thread is in the old source,
-   and forgets the old samples. */
+/* Replaces the source of a device type, once no thread is in it, and forgets its samples. */
 static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -200,10 +197,9 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* -- functions that read the capacity, and sample if no poller does -- */
 
-/* Returns 1 if a function that reads the capacity may run a capacity source on this thread. Returns
-   0 under MEMLORD_FLAG_DEFER. Also returns 0 inside code of the host that MemLord called: the
-   ledger's allocator, a logger, a try function, a function of a fence, a source or a collection
-   callback. */
+/* Returns 1 if a function that reads the capacity may run a source on this thread: not under
+   MEMLORD_FLAG_DEFER, nor inside code of the host that MemLord called: an allocator, a logger, a
+   try function, a fence, a source or a callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
@@ -220,10 +216,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a function that reads the capacity has to sample a physical device. It has to if
-   there is no sample, or if the latest one is older than three poll intervals and no poller runs.
-   The result is 1 at most once in an interval, because each sample, also a failed one, sets
-   `sampled`. */
+/* Returns 1 if a function that reads the capacity has to sample a physical device: there is no
+   sample, or it is older than three poll intervals and no poller runs. Returns 1 at most once in an
+   interval, because a failed one sets `sampled`, too. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -255,9 +250,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the physical device of a device for a function that reads the capacity, and samples it if
-   that is due. A device that the ledger has not seen yet is added if its type has a source that may
-   run now. */
+/* Finds the physical device of a device, and samples it if that is due. Adds a new device if its
+   type has a source that may run now. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -303,8 +297,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
-   the bytes that tickets hold there, `covered` are for the request itself, so the function adds
-   `covered` to the bytes left. */
+   the bytes that tickets hold there, `covered` are for the request, so they count as left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -339,8 +332,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, and which tags and sites hold most on
-   its physical device. */
+/* Writes why a device has or lacks room for `wanted` bytes, and what holds most there. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -408,8 +400,7 @@ static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, ml
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
-   not 0. */
+/* Sets the limit of a physical device in bytes or, if not 0, as a `fraction` of its capacity. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -506,8 +497,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around, so it is
-                                                             above the maximum, too */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 is above it, too */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);

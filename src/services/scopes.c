@@ -56,7 +56,6 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
-/* Returns the live bytes of all devices. */
 static uint64_t mli_live_total(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
@@ -64,10 +63,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span. If `s` is not NULL, adds to this thread scope the bytes by which
-   the span changed each device. Raises the peaks of the next outer span to those of this span. `t`
-   is the thread that the span's context is in. If the context is in no thread, `t` is NULL and all
-   levels are 0. */
+/* Computes the totals of a span, adds the bytes by which it changed each device to `s`, if not
+   NULL, and raises the peaks of the next outer span to its own. `t` is the thread of its context,
+   or NULL: all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -109,8 +107,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, with copies of its path and its name. Returns MLI_AGAIN if the caller has to get
-   memory and then call again. */
+/* Makes a scope, with copies of its path and its name, or returns MLI_AGAIN. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -185,10 +182,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope that begins inside the innermost open one. Makes the span on first use.
-   Returns E_STATE if the context has MLI_SCOPE_DEPTH_MAX open scopes already. Returns E_NOMEM if
-   there is no memory, and for the orphan record, which all threads without a record of their own
-   share. */
+/* Gets the span for a scope inside the innermost open one, made on first use. Returns E_STATE if
+   MLI_SCOPE_DEPTH_MAX are open, and E_NOMEM if there is no memory, and for the orphan record, which
+   many threads share. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -281,7 +277,6 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     mli_span_pop(now);
 }
 
-/* Ends the innermost span of a thread. */
 static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     mli_span_end(lord, t, t, &t->now);
@@ -296,9 +291,8 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1
-   the thread enters the context, and the outermost scope comes first. With 0 the thread leaves, and
-   the innermost scope comes first. */
+/* Records an event for each scope of the context that a thread enters (`begins` is 1), the
+   outermost first, or leaves, the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -411,9 +405,8 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. Returns E_UNKNOWN if the context that exported the token has ended
-   the scope, or if the token is of another ledger. Returns E_STATE if the thread's context is in
-   the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the exporter has ended it, or if it is another
+   ledger's, and E_STATE if the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -519,8 +512,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* this load stays after the copies, because the loads of the
-                                        copies are acquires */
+    after = mli_u64_load(&s->count); /* stays after the copies, which are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -555,8 +547,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* In a forked child: sets all counts of running invocations to 0. mli_running_count then counts the
-   invocations that go on. */
+/* In a forked child: sets `running` to 0, before mli_running_count counts what goes on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -642,8 +633,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer (a preloaded MemLord) is not told of
-                                               adoptions */
+            ended += !t->now.span->adopted; /* the interposer is not told of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);

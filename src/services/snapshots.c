@@ -29,8 +29,7 @@ struct mli_snapshots_state {
 };
 
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* the most ms that a recorder waits before it looks at the clock
-                                    again */
+#define MLI_RECORDER_MS_MAX 1000 /* the most ms of a recorder's wait before it looks at the clock */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -55,8 +54,7 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
 
 /* The holdings of a device by tag or by site, while a snapshot is made. */
 typedef struct mli_holding_list {
-    uint64_t left; /* the live bytes of the device that have no tag or, in a list by site, no
-                      site */
+    uint64_t left; /* the device's bytes that have no tag or, by site, no site */
     size_t count;
     mli_holding at[MLI_HOLDERS];
 } mli_holding_list;
@@ -163,8 +161,7 @@ static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* Returns 1 if some device, or all devices together, held more in a snapshot than in any other
-   snapshot of the list. */
+/* Returns 1 if a device, or all together, held more in a snapshot than in any other listed one. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -207,14 +204,12 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Adds a snapshot that is no longer in `at` to the list `out`. Readers may still read the snapshots
-   in `out`. */
+/* Adds a snapshot that is no longer in `at` to `out`, where readers may still read it. */
 static void mli_snapshot_put_out(struct mli_snapshots_state *state, mli_snapshot *s) {
     s->next = state->out;
     state->out = s;
 }
-/* Empties the list of evicted snapshots, and returns them for the caller to free. Returns NULL
-   while there are readers. */
+/* Empties the list of evicted snapshots for the caller to free; NULL while there are readers. */
 static mli_snapshot *mli_snapshots_unread(struct mli_snapshots_state *state) {
     mli_snapshot *out = state->readers ? NULL : state->out;
     if (out) state->out = NULL;
@@ -332,8 +327,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
     mli_look_set(lord, mli_now() + step);
 }
 
-/* Runs on the thread of a recorder: saves at the recorder's interval, and serves requests for
-   reports. */
+/* The thread of a recorder: saves at its interval, and serves requests for reports. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
@@ -378,9 +372,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 
 /* -- the holders of a device at its peak -- */
 
-/* Stores the holders of a device that has `live` bytes: its largest tags, all blocks without a tag
-   as one more tag, and its largest sites. If two threads do so at once, the holders of the thread
-   that saw more bytes stay. */
+/* Stores the holders of a device with `live` bytes: its largest tags, with the untagged blocks as
+   one more, and its largest sites. Of two threads at once, the one that saw more decides. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -409,8 +402,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* reads the peak, too, so that `live` is not
-                                                         above it */
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, which is not below `live` */
     if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
@@ -462,10 +454,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
-   their reports go on. The threads of the recorders do not exist in the child. The thread that
-   takes snapshots is started again later. The export stops, because its file belongs to the
-   parent. */
+/* Mends a forked child. The readers of this thread stay, because their reports go on. The threads
+   of recorders are gone; the one that takes snapshots starts again later, and the export stops,
+   because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -479,8 +470,7 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (mli_snapshots_in_calls(lord)) /* a thread that was taking a snapshot at the fork had set
-                                         `due` to never */
+    if (mli_snapshots_in_calls(lord)) /* it was never, if a thread took a snapshot at the fork */
         mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {

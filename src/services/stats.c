@@ -71,6 +71,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
+    out->reallocs += mli_reallocs_sum(lord, dev);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -230,8 +231,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
     *sum -= bytes < *sum ? bytes : *sum;
 }
 
-/* Returns the live bytes and blocks that have no tag: those of the devices of a selector, less
-   those in *tagged. */
+/* Returns what has no tag on the devices of a selector, where *tagged has one. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
                                               const memlord_tag_stat *tagged) {
     uint32_t i;
@@ -294,6 +294,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         for (i = 0; i < MLI_STAT_COUNT; i++)
             if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reallocs], 0 - mli_reallocs_sum(lord, dev));
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;

@@ -1,9 +1,7 @@
 /* Computes the statistics of devices, sites, stacks and tags from the counts of all threads, and
-   lists the largest sites, stacks and tags. A selector (memlord_device) names one device, all
-   devices of a type, or all devices. A row has the counters of a device, site or tag. Owns no
-   state. May use books/ and services/scopes. Invariant: the counters of one row are summed under
-   the row's lock. Two rows are summed at different moments, so a report sums each device once and
-   uses that sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
+   lists the largest. Owns no state. Invariant: the counters of one row are summed under the row's
+   lock. Two rows are summed at different moments, so a report sums each device once and uses that
+   sum throughout. Locks: cold for look-ups, phys and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -12,9 +10,7 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: how many records found no room, or are no longer
-   kept. */
+/* The columns of a device in reports: its statistics (MLI_STAT_), then the ledger's losses. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -27,8 +23,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 /* Returns how many records of a kind, MLI_LOST_..., were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, its metric name
-   and help text in the format PROMETHEUS, and the function that computes it. */
+/* A rate that is computed from the statistics of a device: its name, its metric name and help text
+   in PROMETHEUS, and the function that computes it. */
 typedef struct mli_rates_row {
     const char *name, *family, *text;
     double (*of)(const memlord_stats *stats);
@@ -45,46 +41,37 @@ MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i
 /* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
-/* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Completes a sum over the devices of a selector: sets the statistics that belong to physical
-   devices. Each physical device counts once, even if the selector has several of its devices. */
+/* Completes a sum over devices by the statistics of physical devices, of which each counts once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. Only largest_free is not added, because free pieces of
-   two pools are not one piece. The sum's largest_free becomes the larger of the two values. If only
-   one of the values is known, it becomes that value. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two values
+   that are known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, the most bytes by which the site's
-   peak may be too low. */
+/* Computes the statistics of a site. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n items, and returns the new length of the list. The list has room
-   for `cap` items. It is in the order of the number at offset `key` of each item, the largest
-   first. The search begins at the end of the list, because most items are below the last one and
-   are not inserted. */
+/* Inserts an item into a list of n items, with room for `cap`, by the number at offset `key`, the
+   largest first. Returns the new length. Searches from the end, because most items are small. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site for which
-   the number that `order` names is 0. With `names` 1 it looks up the symbols of the listed
-   sites. */
+/* Lists the largest sites of a selector and returns how many. Leaves out a site for which the
+   number that `order` names is 0. With `names` 1 looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which the tag's peak
-   may be too low. */
+/* Computes the statistics of a tag. Returns by how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
-/* Subtracts bytes from a sum. The sum becomes 0 if it is less than these bytes. */
+/* Subtracts bytes from a sum, and stops at 0. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Completes a sum over all devices: adds the counts of the whole ledger, which no device has. See
-   mli_stat_lost. */
+/* Completes a sum over all devices by the counts that no device has: see mli_stat_lost. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
 /* Lists the tags of a selector with the most live bytes and returns how many it lists. */
@@ -95,10 +82,9 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
 
-/* Resets the statistics of the devices, except those that each thread counts for itself. Levels
-   stay, a peak becomes the present level, and all other statistics become 0. Forgets the
-   last failed requests. After a collection (services/bands), a device starts no other collection
-   until its metric has moved. Ends this wait. */
+/* Resets the statistics of the devices, except those that each thread counts for itself: levels
+   stay, a peak becomes the present level, all others become 0. Forgets the last failed requests,
+   and ends the wait to rearm after a collection (services/bands). */
 MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord);
 
 #endif

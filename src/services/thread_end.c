@@ -5,8 +5,7 @@
 #include "services/scopes.h"
 #include "services/contexts.h"
 
-/* Resets the parts of a thread's record that last over several calls: its context and its
-   events. */
+/* Resets what lasts over several calls in a thread's record: its context and its events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);

@@ -34,10 +34,8 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
     uint32_t rows[MLI_BOOKS];        /* one more than the number of rows in each book */
     mli_shard *shard;                /* the shard of the map that is walked now */
-    uint32_t displaced;              /* entries of the shard that are not in the bucket where a
-                                        look-up begins (their home) */
-    mli_verify_sum detached;         /* detached blocks: an open realloc has taken them off the map,
-                                        but they still count */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* off the map during an open realloc, but counted */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks whose stack was sampled; `bytes` is the sum of their
                                         weights (the bytes that such a block stands for) */
@@ -78,8 +76,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has a subject (the device, site or tag that it counts), and a look-up of the
-   subject finds the row. */
+/* Returns 1 if a row has a subject by which a look-up finds it. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -148,8 +145,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie within the block, one after the other, and that the sum of
-   their bytes is right. */
+/* Checks that the parts of a block lie within it, in order, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -205,8 +201,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block with a sampled stack is in the table of such blocks, and adds it to their
-   sum. */
+/* Checks that a picked block is in the table, and adds it to the sum. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -302,8 +297,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row. *base gets the bytes that they have published (added to the
-   row itself). */
+/* Sums what the threads count on a row. *base gets what they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -350,9 +344,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. It is not known on which rows they count, so only their sum over all devices is
-   exact. */
+/* Checks the counts of a row against the map. Detached blocks count, but it is not known on which
+   rows, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);

@@ -100,6 +100,8 @@ planted 'a name of a module that is not included is named' \
 planted 'accesses to the state of another module are named' 'src/books/limits.c:' \
     "printf 'int mli_peek(memlord *lord);\nint mli_peek(memlord *lord) {\n    return %s lord->threads.orphan != NULL;\n}\n' \
         '!lord->counters.batch + !lord->counters.epoch.v + !lord->tags.births.v +' >>src/books/limits.c && python3 src/join.py" state
+planted 'a parameter of a call in the thread-local state is named' 'or the reverse: site' \
+    "sed -i 's/^    uint32_t exited;/    void *site;\n&/' src/base/ledger.h && python3 src/join.py" state
 planted 'a module of more than 1200 lines is named' 'src/books/map has ' \
     "yes '/* a line of a long module */' | head -n 1200 >>src/books/map.c && python3 src/join.py" modules
 
