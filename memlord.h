@@ -7397,7 +7397,7 @@ static mli_piece *mli_piece_at(mli_region *r, uint32_t at) {
     return (mli_piece *)(void *)(r->data + ((size_t)at << MLI_GRAIN_BITS));
 }
 
-static void mli_piece_push(memlord *lord, mli_region *r, uint32_t at, uint32_t grains) {
+static MLI_COLD void mli_piece_push(memlord *lord, mli_region *r, uint32_t at, uint32_t grains) {
     mli_piece **head = &lord->memory.pieces[mli_size_class(grains)];
     mli_piece *piece = mli_piece_at(r, at);
     r->run[at] = r->run[at + grains - 1] = (uint16_t)grains;
@@ -7409,7 +7409,7 @@ static void mli_piece_push(memlord *lord, mli_region *r, uint32_t at, uint32_t g
     if (*head) (*head)->back = &piece->next;
     *head = piece;
 }
-static void mli_piece_unlink(mli_piece *piece) {
+static MLI_COLD void mli_piece_unlink(mli_piece *piece) {
     piece->region->run[piece->first_grain] = 0;
     piece->region->run[piece->first_grain + piece->grains - 1] = 0;
     *piece->back = piece->next;
@@ -19601,7 +19601,7 @@ static void mli_min_max_reset(mli_min_max *e) {
 }
 
 /* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
+static void mli_min_max_add(mli_min_max *e, uint64_t v) {
     mli_u64_add_own(&e->total, v);
     if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);

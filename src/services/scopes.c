@@ -26,7 +26,7 @@ static void mli_min_max_reset(mli_min_max *e) {
 }
 
 /* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
+static void mli_min_max_add(mli_min_max *e, uint64_t v) {
     mli_u64_add_own(&e->total, v);
     if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
