@@ -254,6 +254,19 @@ static void nor_by_more_after_a_reset_on_another_thread(void **state) {
     assert_true(s.peak <= 1010);
     assert_true(s.peak + s.peak_error >= 1010);
 }
+static void after_a_reset_of_another_thread_the_peak_of_a_site_is_exact_again(void **state) {
+    static const memlord_site site = {"a.c", "a", 1};
+    memlord *lord = test_lord(state);
+    memlord_site_stat top;
+    pthread_t thread;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1000, &site));
+    assert_int_equal(pthread_create(&thread, NULL, reset, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 10, &site));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, &site));
+    assert_int_equal(memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_PEAK_BYTES, &top, 1), 1);
+    assert_int_equal(top.peak_bytes, 1010);
+}
 /* The reset asks the other thread to publish at its next call. */
 static void after_a_reset_of_another_thread_the_peak_is_exact_again(void **state) {
     memlord *lord = test_lord(state);
@@ -705,6 +718,7 @@ int main(void) {
         TEST(so_it_is_of_small_blocks),
         TEST(what_one_thread_had_stays_in_the_peak_when_another_comes),
         TEST(after_a_reset_of_another_thread_the_peak_is_exact_again),
+        TEST_SITES(after_a_reset_of_another_thread_the_peak_of_a_site_is_exact_again),
         TEST(after_a_peak_reset_the_error_goes_by_the_new_peak),
         TEST(after_a_reset_the_peak_has_what_threads_climb_to),
         TEST(threads_may_come_while_others_allocate),

@@ -543,7 +543,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
    No call of another thread waits for it. A call that comes at the same time may count in the new
    epoch, in the old one, or in parts in both.
-   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. */
+   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. The next call of each
+         thread walks the devices, tags and sites, too: some tens of ns each. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes. No call of another thread waits for
    it. If other threads change the live bytes meanwhile, the peak may begin too low, and peak_error
