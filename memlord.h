@@ -1463,7 +1463,8 @@ MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) ML
    does so for sites and scopes, too. It sets each peak to the live bytes. Live storages stay live.
    No call of another thread waits for it. A call that comes at the same time may count in the new
    epoch, in the old one, or in parts in both.
-   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. */
+   Cost: a walk of all devices, tags, sites and stacks: a few hundred ns each. The next call of each
+         thread walks the devices, tags and sites, too: some tens of ns each. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes. No call of another thread waits for
    it. If other threads change the live bytes meanwhile, the peak may begin too low, and peak_error
@@ -9645,7 +9646,8 @@ static MLI_COLD void mli_row_ask(memlord *lord, int book, uint32_t number) {
     }
 }
 /* Counts a cell as one that publishes, before its first publication. The row's other cells then
-   have a smaller share, so their threads are asked to publish, except in a row of a site. */
+   have a smaller share, so their threads are asked to publish, except in a row of a site: a thread
+   that begins may come to thousands of sites, and each time the others would look at all cells. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     mli_cell *first = (mli_cell *)mli_ptr_load(&row->first);
@@ -9660,13 +9662,13 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 }
 /* Raises row->most to a bound of the live bytes now: the published bytes, and for each cell its
    share. What row->first holds back is known, because its thread is asked to publish as soon as
-   another cell publishes or the peak is reset. In a row of a site it is not asked. */
+   another cell publishes or the peak is reset. For another cell of a site it is not asked. */
 static void mli_row_bound(int book, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const mli_cell *first = (const mli_cell *)mli_ptr_load(&row->first);
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t bound = mli_u64_load(&row->published) + row->shares;
-    if (first && book == MLI_BOOK_SITE && (row->latest != first || mli_u32_load(&row->cells) > 1))
+    if (first && book == MLI_BOOK_SITE && mli_u32_load(&row->cells) > 1)
         bound += mli_u32_load(&first->share);
     else
         bound += mli_row_first_holds(row);
@@ -9753,14 +9755,14 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
             mli_cell_publish(lord, book, i, cell, 1);
     }
 }
-/* Publishes a thread's cells for devices and tags, because another thread has asked for it. Runs
-   before the present call is counted, so that the peak includes the level after the last call. */
+/* Publishes a thread's cells, because another thread has asked for it. Runs before the present call
+   is counted, so that the peak includes the level after the last call. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
+    int book;
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
     if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
-    mli_book_publish_asked(lord, t, MLI_BOOK_DEVICE);
-    mli_book_publish_asked(lord, t, MLI_BOOK_TAG);
+    for (book = 0; book < MLI_BOOKS; book++) mli_book_publish_asked(lord, t, book);
     t->other_dev = MLI_DEV_ALL; /* any of the devices may need a band check now */
 }
 
@@ -9988,7 +9990,7 @@ static MLI_COLD void mli_row_restart(memlord *lord, mli_thread *t, int book, uin
         mli_spans_share(mli_span_note_high(lord, number, own), number, 0, mli_cell_above(row, own));
     if (own) mli_u64_store(&own->high, mli_u64_load(&own->level));
     row->latest = own && mli_u32_load(&own->share) ? own : NULL;
-    if (book != MLI_BOOK_SITE) mli_row_ask(lord, book, number);
+    mli_row_ask(lord, book, number);
     (void)mli_cells_sum_together(lord, book, number, &sum);
     if (totals) {
         row->at_reset = sum;
