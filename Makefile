@@ -425,7 +425,7 @@ endef
 
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, the tools that are built, files for pkg-config and CMake
 	$(remove)
-	@sed 's|@CMAKE_INSTALL_PREFIX@|$(PREFIX)|;s|@PROJECT_VERSION@|$(version)|' \
+	@sed 's|@CMAKE_INSTALL_PREFIX@|$(PREFIX)|;s|@PROJECT_VERSION@|$(firstword $(subst -, ,$(version)))|' \
 		src/packaging/memlord.pc.in >build/memlord.pc
 	install -d $(addprefix $(root)/,include/memlord lib share/pkgconfig share/cmake/memlord)
 	install -m 644 memlord.h memlord_cuda.h $(root)/include

@@ -520,8 +520,8 @@
    something was added or, before 1.0, when a program may have to be changed. The patch number grows
    otherwise. */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 5
-#define MEMLORD_VERSION_PATCH 1
+#define MEMLORD_VERSION_MINOR 6
+#define MEMLORD_VERSION_PATCH 0
 #define MEMLORD_VERSION "0.6.0-dev"
 
 #if defined(__GNUC__)

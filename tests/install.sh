@@ -13,6 +13,7 @@ build_memlord
 needs build/diff
 why=$out/why
 version=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
+number=${version%-dev} # for programs whose versions are numbers
 warn='-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror'
 
 files() { (cd "$1" && find . ! -type d | sort); } # DIRECTORY
@@ -140,8 +141,8 @@ by_pkg_config() { # COMPILER...: builds app.c and says what it prints
         "$(pkg-config --libs memlord)" && "$out/app.out"
 }
 export PKG_CONFIG_PATH="$spaced/share/pkgconfig"
-make install PREFIX="$spaced" >"$why" 2>&1 && [ "$(pkg-config --modversion memlord)" = "$version" ] &&
-    pkg-config --exists "memlord >= 0.4 memlord < $version.1"
+make install PREFIX="$spaced" >"$why" 2>&1 && [ "$(pkg-config --modversion memlord)" = "$number" ] &&
+    pkg-config --exists "memlord >= 0.4 memlord < $number.1"
 verdict $? 'pkg-config finds memlord and its version, under a PREFIX with a space'
 
 by_pkg_config ${CC:-gcc} -std=c99 $warn >"$why" 2>&1 && says "$why" "^$version 100$" &&
@@ -236,7 +237,7 @@ project() {
 prints() { echo "[ \"\$($1)\" = '$version 100' ] || echo 'another output than $version 100';"; } # PROGRAM
 
 project 'find_package: serves programs in C and in C++, each version but its own refused' "$out/found" \
-    "'-Dmemlord_ROOT=$spaced' -Dversion=$version -Dminor=${version%.*} '-Dimplementation=$memlord'" "$(prints ./in_c)$(prints ./in_cpp)"
+    "'-Dmemlord_ROOT=$spaced' -Dversion=$number -Dminor=${number%.*} '-Dimplementation=$memlord'" "$(prints ./in_c)$(prints ./in_cpp)"
 project 'README: its lines build a program' "$out/readme" \
     "'-Dmemlord_ROOT=$spaced' '-Dimplementation=$memlord'" "$(prints ./app)"
 project 'find_package with the component cuda: finds the toolkit and builds memlord_cuda.h' "$out/cuda" \
