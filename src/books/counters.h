@@ -1,22 +1,15 @@
-/* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
-   book has all rows of one kind. A cell has one thread's part of a row; its level is the bytes that
-   the thread allocated less those it freed. To publish a cell is to add the change of its level to
-   the row. The cell may hold back a part of the change; the batch is the most that it may hold
-   back. The orphan record has the cells of threads without a record. Dev: the number of a device.
-   Phys: a physical device. Shard: a part of the map. Span: a scope that a thread is in. A band
-   check compares a device's bytes with its bands (services/bands). May use base/memory,
-   books/threads, books/spans and, to enter shards, books/map. Invariant: no peak is above the true
-   peak. A peak comes from published bytes, which never exceed the live bytes, or from levels that
-   were live together. Locks: the count lock, then the lock of a row.
+/* Owns rows, cells and the records of devices. Invariant: no peak is above the true peak. A peak
+   comes from published bytes, which never exceed the live bytes, or from levels that were live
+   together. Locks: the count lock, then the lock of a row.
 
    The process may be killed between any two stores, and another process may read its memory then.
    So the stores of a call have an order, and each store that shows something is a release:
      alloc  the words of the entry; the header of its bucket, which shows it; then `allocs`, `level`
-            and `high` of the cells of the device, the site and the tag
-     free   the header, which hides the entry; then `out`, `level` and `frees` of these cells; then
-            `frees` and `freed_here` of the site that freed
-   The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out)
-   lack or halve at most one call of each thread. A publication comes last, so the reader raises a
+            and, if it is the highest yet, `high` of the cells of the device, the site and the tag
+     free   the header, which hides the entry; then `out` and `level` of these cells, and `frees` of
+            the device's and the tag's; then `frees` and `freed_here` of the site that freed
+   The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out) are
+   wrong by a part of one call of each thread at most. A publication comes last, so the reader raises a
    peak to the live bytes. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H

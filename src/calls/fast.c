@@ -11,7 +11,6 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/picks.h"
-#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/devices.h"
 #include "books/accounts.h"
@@ -20,32 +19,32 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Each is compiled
-   twice: into memlord_alloc and memlord_free with `plain` 1, for a block without site, tag and
-   scope in a shard of the thread's own; and into mli_alloc_words and mli_free_words with `plain` 0,
-   for all blocks whose rows the thread knows, in any shard. A plain call takes no lock and no
-   locked instruction.
+/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are compiled
+   into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0 and a
+   shard of its own: no site, tag, scope or stack counts, and the call takes no lock and no locked
+   instruction. And both are compiled into mli_alloc_words, mli_alloc_fast and mli_free_words, for
+   all blocks whose rows the thread knows, in any shard.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
         the general path. So a thread's first call on a ledger takes the general path, and so does a
         call that follows a call on another ledger. The record, an mli_thread, has a mask `special`,
-        whose bits give the thread's calls further work. In a plain call this mask is 0.
-     2. An alloc finds its rows: the device's number, its dev; the birth of the block; and the
-        thread's cells for the device, the tag and the site. A cell has the thread's part of the
-        counters of a row. Only this thread counts in it.
-     3. Enter the shard of the address: store the shard in t->inside, and then load the state of the
+        whose bits give the thread's calls further work.
+     2. Enter the shard of the address: store the shard in t->inside, and then load the state of the
         shard. The state is the id of the thread that owns the shard. A thread that has to stop the
         shard stores another state, makes all threads pass a barrier, and waits until no thread is
         inside. So either this call sees the other state, or the other thread sees t->inside. A
         thread that reads a shard, or makes its table larger, gives the shard back to its owner. The
         first call of another thread makes the shard shared for good: then every call locks the
         buckets that it uses.
-     4. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
+     3. Look at the home bucket, which the hash of the address chooses. A bucket has slots, each for
         one entry. The bucket's header has a print of each entry, which is a byte of the hash. A
-        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry. A
-        call that is not plain also looks into the buckets after the home (books/probes). A free
-        then finds its rows in the entry.
+        call compares all prints at once. An alloc finds a vacant slot, a free finds the entry. If
+        the home alone does not settle that, a call that is not plain probes the window of the key
+        (books/probes).
+     4. Find the rows of the block and the thread's cells for them: an alloc in the thread's record,
+        a free in the entry. A cell has the thread's part of the counters of a row. Only this thread
+        counts in it. This comes after step 3, so that the bucket is loaded meanwhile.
      5. Change the table. An alloc writes the entry. Then both store the header, which inserts or
         erases the entry.
      6. Count the bytes in the cells. Readers add up the cells of all threads, so they see the count
@@ -53,20 +52,15 @@
         freed. The functions that count return a negative number in two cases. First, an alloc
         raises the level above the cell's limit, or a free takes the level below the published
         part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
-        the device's bands is due.
+        the device's bands is due. books/counters has the order of all stores.
      7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
         mli_free_finish leaves the shard, after it has published the cells that are due. These
         functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
-        mask of the work for the end of a call, such as events, fences, bands, waiters, or a report.
+        mask of the reasons for which a call does not end here, such as events, fences, bands,
+        waiters, or a report.
 
-   The stores of a plain call, in their order:
-     alloc  t->inside; the entry's key, word1 (device, bytes, references 1) and word2 (the number of
-            the present mark: see mli_mark_bits); the header; the cell's allocs and level; t->inside
-     free   t->inside; the header; the cell's out (the bytes that the thread freed), level and
-            frees; t->inside
-
-   A way that does not serve a call returns MLI_PASS before it has changed anything. The plain way
-   passes the call to mli_alloc_words or mli_free_words. These pass it to the general path, in
+   A way that does not serve a call changes nothing and passes it on: plain to words, words to the
+   general path. mli_alloc_fast returns MLI_PASS, and its caller goes on to the general path. That is
    calls/record: every block, every shard, every thread. It makes what is missing: the thread's
    record, the device, rows, cells. */
 
@@ -90,7 +84,9 @@ static MLI_HOT int mli_is_current(const memlord *lord) {
 
 /* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
+    uint32_t alert;
+    mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
+    alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
@@ -122,8 +118,8 @@ typedef struct mli_block_rows {
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds a device, by which a call names a block: its dev and the thread's cell for it. Returns 0 if
-   the ledger does not have the device, or if the thread has no cell for it. */
+/* Makes `device` the thread's latest device. Returns 0 if the ledger does not have it, or if the
+   thread has no cell for it. */
 static MLI_HOT int mli_latest_set(const memlord *lord, mli_thread *t, memlord_device device) {
     const uint32_t dev = mli_dev_direct(lord, device);
     mli_cell *cell = mli_cell_own_device(t, dev);
@@ -135,6 +131,7 @@ static MLI_HOT int mli_latest_set(const memlord *lord, mli_thread *t, memlord_de
     t->latest.tag.key = t->latest.site.key = t->latest.here.key = NULL;
     return 1;
 }
+/* Finds the dev of a device, and the thread's cell for it. Returns 0 as mli_latest_set does. */
 static MLI_HOT int mli_device_find(const memlord *lord, mli_thread *t, memlord_device device,
                                    mli_block_rows *rows) {
     if ((MLI_UNLIKELY(t->latest.word != mli_device_word(device)) ||
@@ -218,9 +215,8 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has more than one reference, a sampled stack or more than an account in a
-   side record, if its
-   device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
+   Returns 0 if the block has a second reference, a sampled stack, or a side record with more than an
+   account, if its device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
    if the block has a site or a tag. The block is most often on `device`. The processor predicts
    that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
    this saves a fifth of a call's time. */
@@ -287,7 +283,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 
-/* Inserts an entry for which the home of its key has no room, in a bucket after the home. Returns 1
+/* Inserts an entry in the window of its key, if the home alone does not settle where. Returns 1
    if the shard's table should grow, else 0. If the window of the key has no room or may have the
    key, leaves the shard and returns -1. Requires: mli_home_enter has entered the shard. */
 static MLI_NOINLINE int mli_window_insert(memlord *lord, mli_thread *t, uint32_t type,
@@ -320,7 +316,8 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
     const int plain = way == MLI_WAY_PLAIN;
     const uint32_t special = plain ? 0 : mli_u32_load(&t->special);
     mli_block_rows rows = {0, 0, NULL, NULL, NULL, 0};
-    int64_t past = 0;
+    int64_t past = 0; /* only the sign counts: negative means that there is more to do */
+    int crowded;
     mli_home home;
     mli_entry *e, put;
     uint64_t word2;
@@ -354,8 +351,9 @@ static MLI_HOT int mli_open(memlord *lord, mli_thread *t, memlord_device device,
         put.key = storage;
         put.word1 = bytes | rows.upper;
         put.word2 = word2;
-        past = -(int64_t)mli_window_insert(lord, t, (uint32_t)device.type, &put);
-        if (past > 0) return mli_open_pass(lord, device, storage, bytes, site, way);
+        crowded = mli_window_insert(lord, t, (uint32_t)device.type, &put);
+        if (crowded < 0) return mli_open_pass(lord, device, storage, bytes, site, way);
+        past = -crowded;
     }
     past |= mli_cell_count_alloc(rows.device_cell, bytes);
     if (rows.site_cell) past |= mli_cell_count_alloc(rows.site_cell, bytes);
@@ -402,8 +400,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device
 
 /* -- finding an entry -- */
 
-/* Looks for a key in the buckets after its home. If the entry is not there, leaves the shard and
-   returns NULL. */
+/* Looks for a key in its whole window. If the entry is not there, leaves the shard and returns
+   NULL. */
 static MLI_NOINLINE mli_entry *mli_window_find(memlord *lord, mli_thread *t, uint32_t type,
                                                uint64_t key, mli_probe *probe) {
     MLI_REQUIRE(mli_is_inside());
@@ -633,8 +631,8 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
                                        const mli_resize *r) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = r->rows.dev;
-    int64_t past = mli_cell_count_resize(r->rows.device_cell, r->had, r->bytes) |
-                   mli_cell_tripped(r->rows.device_cell);
+    int64_t past = mli_cell_count_resize(r->rows.device_cell, r->had, r->bytes);
+    past |= mli_cell_tripped(r->rows.device_cell);
     if (r->rows.tag_cell) past |= mli_cell_count_resize(r->rows.tag_cell, r->had, r->bytes);
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
