@@ -475,11 +475,11 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
-    a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
-    tag, and allocs of an account take some tens of ns more. They make no system call. Threads that
-    work on their own blocks share no lock (except for arenas). The cost does not grow with devices,
-    threads, blocks or queues of fences, except when a table grows (one of 1024 shards at a time) or
-    when a thread first meets storages of another thread.
+    a cache miss (bench/results/ has a whole run of the bench). memlord_alloc_with takes a few ns
+    more; arenas, and allocs with a ticket or of an account, some tens. They make no system
+    call. Threads that work on their own blocks share no lock (except for arenas). The cost does
+    not grow with devices, threads, blocks or queues of fences, except when a table grows (one
+    of 1024 shards at a time) or when a thread first meets storages of another thread.
     Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
     up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
     each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
@@ -1998,7 +1998,8 @@ typedef struct memlord_alloc_opts {
    account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
-   Cost:   some tens of ns more than memlord_alloc. */
+   Cost:   a few ns more than memlord_alloc; with a ticket, an account or a stream other than the
+           thread's, some tens of ns more. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)

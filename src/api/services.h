@@ -278,7 +278,8 @@ typedef struct memlord_alloc_opts {
    account, `refused` counts it, and the result is MEMLORD_OK.
    Errors: as memlord_alloc. If there is no memory for the tag, the alloc has no tag, and
            dropped_sites counts that.
-   Cost:   some tens of ns more than memlord_alloc. */
+   Cost:   a few ns more than memlord_alloc; with a ticket, an account or a stream other than the
+           thread's, some tens of ns more. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
