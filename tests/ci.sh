@@ -96,14 +96,20 @@ verdict $? 'CI: and passes once that is accepted'
 cat >"$out/site/app.c" <<'END_'
 #include <pthread.h>
 #include <stdlib.h>
+static pthread_barrier_t all;
 static void *work(void *user) {
-    void *volatile kept = malloc(20 << 10);
+    void *volatile kept = malloc(100);
+    pthread_barrier_wait(&all);
     free(kept);
     return user;
 }
 int main(void) {
-    pthread_t thread;
-    return pthread_create(&thread, NULL, work, NULL) || work(NULL) || pthread_join(thread, NULL);
+    pthread_t threads[16];
+    int i, bad = pthread_barrier_init(&all, NULL, 17);
+    for (i = 0; i < 16; i++) bad |= pthread_create(&threads[i], NULL, work, NULL);
+    work(NULL);
+    for (i = 0; i < 16; i++) bad |= pthread_join(threads[i], NULL);
+    return bad;
 }
 END_
 rm -r "$out/site/memory"
