@@ -9222,19 +9222,11 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
    The process may be killed between any two stores, and another process may read its memory then.
    So the stores of a call have an order, and each store that shows something is a release:
      alloc  the words of the entry; the header of its bucket, which shows it; then `allocs`, `level`
-<<<<<<< HEAD
             and, if it is the highest yet, `high` of the cells of the device, the site and the tag
      free   the header, which hides the entry; then `out` and `level` of these cells, and `frees` of
             the device's and the tag's; then `frees` and `freed_here` of the site that freed
    The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out) are
    wrong by a part of one call of each thread at most. A publication comes last, so the reader raises a
-=======
-            and `high` of the cells of the device, the site and the tag
-     free   the header, which hides the entry; then `out`, `level` and `frees` of these cells; then
-            `frees` and `extra` of the site that freed
-   The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out)
-   lack or halve at most one call of each thread. A publication comes last, so the reader raises a
->>>>>>> scripts
    peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
@@ -9254,7 +9246,7 @@ typedef struct mli_cell {
     mli_u64 allocs, frees; /* in a site's cell `frees` counts the calls of free at the site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 extra;         /* of a site: the bytes freed there; of a device: its fast reallocs */
+    mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
     mli_u32 share;         /* the most bytes that the cell may hold back; 0 until it is published */
     uint16_t began;        /* the number of calls, modulo 2^16, when the share was chosen last */
     uint16_t published;    /* how often the cell was published since */
@@ -9265,6 +9257,7 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9324,7 +9317,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 
 /* The sums of the cells of a row; `in` is the bytes allocated. */
 typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, extra;
+    uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
@@ -9352,7 +9345,7 @@ typedef struct mli_row {
    reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
-    uint64_t total_in, total_out, freed, allocs, frees, extra, live, blocks, peak, peak_error;
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
 /* The last request on a device that found no memory. */
@@ -9400,6 +9393,11 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     chunk = (char *)mli_ptr_load_own(&t->own_chunks[book].at[i]);
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
+}
+
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
 }
 
 /* The counts that a call adds to the rows of a block. A free makes another delta with freed_here
@@ -9785,7 +9783,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_free_pended(lord, number, cell, d);
     else
         mli_u64_add_own(&cell->out, d->out);
-    if (d->freed_here) mli_u64_add_own(&cell->extra, d->freed_here);
+    if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
@@ -9882,9 +9880,26 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.out += out;
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
-        sum.extra += mli_u64_load_acquire(&cell->extra);
+        sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
     }
     return sum;
+}
+
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
+    }
+    return sum;
+}
+
+/* Makes the reallocs of a device count from 0 again. */
+MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev) {
+    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_reallocs],
+                  0 - mli_reallocs_sum(lord, dev));
 }
 
 /* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
@@ -9939,7 +9954,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
-    sum->extra = cells.extra - row->at_reset.extra;
+    sum->freed_here = cells.freed_here - row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
 }
 
@@ -18264,7 +18279,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
                                     rows.word2);
     if (here) {
         mli_u64_add_own(&here->frees, 1);
-        mli_u64_add_own(&here->extra, bytes);
+        mli_u64_add_own(&here->freed_here, bytes);
     }
     mli_shard_leave(t);
     return MEMLORD_OK;
@@ -18379,7 +18394,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_u64_add_own(&r->rows.device_cell->extra, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
@@ -20387,7 +20402,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
-    out->reallocs += sum.extra;
+    out->reallocs += mli_reallocs_sum(lord, dev);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -20442,7 +20457,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
         &((mli_site_record *)row->subject)->display);
     out->device = mli_device_record_at(lord, row->dev)->device;
     out->alloc_bytes = sum.total_in;
-    out->free_bytes = sum.extra;
+    out->free_bytes = sum.freed_here;
     out->allocs = sum.allocs;
     out->frees = sum.frees;
     out->live_bytes = sum.live;
@@ -20626,6 +20641,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         for (i = 0; i < MLI_STAT_COUNT; i++)
             if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_reallocs_reset(lord, dev);
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;

@@ -348,7 +348,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_free_pended(lord, number, cell, d);
     else
         mli_u64_add_own(&cell->out, d->out);
-    if (d->freed_here) mli_u64_add_own(&cell->extra, d->freed_here);
+    if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     if (d->frees_here) return; /* the level is the same, and the thread may be outside of shards */
@@ -438,9 +438,24 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.out += out;
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
-        sum.extra += mli_u64_load_acquire(&cell->extra);
+        sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
     }
     return sum;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
+    }
+    return sum;
+}
+
+MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev) {
+    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_reallocs],
+                  0 - mli_reallocs_sum(lord, dev));
 }
 
 /* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
@@ -493,7 +508,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
-    sum->extra = cells.extra - row->at_reset.extra;
+    sum->freed_here = cells.freed_here - row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
 }
 

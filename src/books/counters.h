@@ -39,7 +39,7 @@ typedef struct mli_cell {
     mli_u64 allocs, frees; /* in a site's cell `frees` counts the calls of free at the site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 extra;         /* of a site: the bytes freed there; of a device: its fast reallocs */
+    mli_u64 freed_here;    /* the bytes freed at the site; stays 0 in a cell of a device or a tag */
     mli_u32 share;         /* the most bytes that the cell may hold back; 0 until it is published */
     uint16_t began;        /* the number of calls, modulo 2^16, when the share was chosen last */
     uint16_t published;    /* how often the cell was published since */
@@ -50,6 +50,7 @@ typedef struct mli_device_cell {
     mli_cell cell;
     mli_u64 next_check; /* the free that brings `out` above this number requests a band check; if it
                            is 0, the next free requests one */
+    mli_u64 reallocs;   /* the reallocs that the thread's fast way has counted */
 } mli_device_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -114,7 +115,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* The sums of the cells of a row; `in` is the bytes allocated. */
 typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, extra;
+    uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
@@ -142,7 +143,7 @@ typedef struct mli_row {
    reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
-    uint64_t total_in, total_out, freed, allocs, frees, extra, live, blocks, peak, peak_error;
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
 /* The last request on a device that found no memory. */
@@ -217,6 +218,14 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Counts a realloc in the thread's cell of the device. */
+static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
+    mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
+}
+/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
+MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev);
+/* Makes the reallocs of a device count from 0 again. */
+MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */

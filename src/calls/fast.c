@@ -522,7 +522,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
                                     rows.word2);
     if (here) {
         mli_u64_add_own(&here->frees, 1);
-        mli_u64_add_own(&here->extra, bytes);
+        mli_u64_add_own(&here->freed_here, bytes);
     }
     mli_shard_leave(t);
     return MEMLORD_OK;
@@ -637,7 +637,7 @@ static MLI_HOT int mli_resize_end(memlord *lord, mli_thread *t, uint64_t storage
     if (r->rows.site_cell)
         past |= mli_cell_count_resize(r->rows.site_cell, r->had, r->to ? 0 : r->bytes);
     if (r->to) past |= mli_cell_count_resize(r->to, 0, r->bytes);
-    mli_u64_add_own(&r->rows.device_cell->extra, 1);
+    mli_cell_count_realloc(r->rows.device_cell);
     if (r->special & MLI_SPECIAL_STACKS) mli_stack_spend(t, r->bytes);
     if (past < 0) {
         mli_rows_publish_due(lord, t, dev, r->rows.word2);
