@@ -9317,7 +9317,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 
 /* The sums of the cells of a row; `in` is the bytes allocated. */
 typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, freed_here;
+    uint64_t in, out, allocs, frees, freed_here, reallocs;
 } mli_cell_sums;
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
@@ -9345,7 +9345,8 @@ typedef struct mli_row {
    reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
-    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, reallocs, live, blocks, peak,
+        peak_error;
 } mli_row_totals;
 
 /* The last request on a device that found no memory. */
@@ -9868,7 +9869,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
    The load of `level` also pairs with the release stores of `level` by the calls that count. So the
    later loads see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
-    mli_cell_sums sum = {0, 0, 0, 0, 0};
+    mli_cell_sums sum = {0, 0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -9881,25 +9882,11 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
         sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+        if (book == MLI_BOOK_DEVICE)
+            sum.reallocs +=
+                mli_u64_load_acquire(&((const mli_device_cell *)(const void *)cell)->reallocs);
     }
     return sum;
-}
-
-/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
-MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
-    }
-    return sum;
-}
-
-/* Makes the reallocs of a device count from 0 again. */
-MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev) {
-    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_reallocs],
-                  0 - mli_reallocs_sum(lord, dev));
 }
 
 /* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
@@ -9955,6 +9942,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
     sum->freed_here = cells.freed_here - row->at_reset.freed_here;
+    sum->reallocs = cells.reallocs - row->at_reset.reallocs;
     mli_lock_drop(&row->lock);
 }
 
@@ -20402,7 +20390,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
-    out->reallocs += mli_reallocs_sum(lord, dev);
+    out->reallocs += sum.reallocs;
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -20641,7 +20629,6 @@ MLI_PRIVATE MLI_COLD void mli_stats_reset(memlord *lord) {
         mli_phys *phys = mli_phys_lock(lord, dev);
         for (i = 0; i < MLI_STAT_COUNT; i++)
             if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
-        mli_reallocs_reset(lord, dev);
         mli_u64_store(&device->count[MLI_STAT_reserved_peak],
                       mli_u64_load(&device->count[MLI_STAT_reserved]));
         device->watch.waiting_rearm = 0;

@@ -426,7 +426,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
    The load of `level` also pairs with the release stores of `level` by the calls that count. So the
    later loads see all that the cell's thread counted before it stored that level. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
-    mli_cell_sums sum = {0, 0, 0, 0, 0};
+    mli_cell_sums sum = {0, 0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
@@ -439,23 +439,11 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
         sum.allocs += mli_u64_load_acquire(&cell->allocs);
         sum.frees += mli_u64_load_acquire(&cell->frees);
         sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+        if (book == MLI_BOOK_DEVICE)
+            sum.reallocs +=
+                mli_u64_load_acquire(&((const mli_device_cell *)(const void *)cell)->reallocs);
     }
     return sum;
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev) {
-    const mli_thread *t = mli_thread_first(lord);
-    uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (cell) sum += mli_u64_load(&((const mli_device_cell *)(const void *)cell)->reallocs);
-    }
-    return sum;
-}
-
-MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev) {
-    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_reallocs],
-                  0 - mli_reallocs_sum(lord, dev));
 }
 
 /* Adds up the cells until two sums agree, and returns 1. Then the levels were live together,
@@ -509,6 +497,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = cells.allocs - row->at_reset.allocs;
     sum->frees = cells.frees - row->at_reset.frees;
     sum->freed_here = cells.freed_here - row->at_reset.freed_here;
+    sum->reallocs = cells.reallocs - row->at_reset.reallocs;
     mli_lock_drop(&row->lock);
 }
 

@@ -115,7 +115,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* The sums of the cells of a row; `in` is the bytes allocated. */
 typedef struct mli_cell_sums {
-    uint64_t in, out, allocs, frees, freed_here;
+    uint64_t in, out, allocs, frees, freed_here, reallocs;
 } mli_cell_sums;
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. `latest` buys the
    exact peak of a thread that is alone. `first` buys a true peak in a program whose main thread
@@ -143,7 +143,8 @@ typedef struct mli_row {
    reset; `freed` from the last collection if that is later. */
 typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since the ledger was made, modulo 2^64 */
-    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, reallocs, live, blocks, peak,
+        peak_error;
 } mli_row_totals;
 
 /* The last request on a device that found no memory. */
@@ -222,10 +223,6 @@ MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by
 static MLI_HOT void mli_cell_count_realloc(mli_cell *cell) {
     mli_u64_add_own(&((mli_device_cell *)(void *)cell)->reallocs, 1);
 }
-/* Returns the reallocs that the cells of a device have counted since the ledger was made. */
-MLI_PRIVATE MLI_COLD uint64_t mli_reallocs_sum(memlord *lord, uint32_t dev);
-/* Makes the reallocs of a device count from 0 again. */
-MLI_PRIVATE MLI_COLD void mli_reallocs_reset(memlord *lord, uint32_t dev);
 /* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 /* Counts a lost record of a kind, MLI_LOST_... */
