@@ -16019,6 +16019,12 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
+/* Clears the alert, because the last key is gone. Another thread may keep a key meanwhile. */
+static MLI_COLD void mli_drops_none(memlord *lord) {
+    mli_alert_set(lord, MLI_ALERT_FORGET, 0);
+    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect's addition */
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+}
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
@@ -16027,7 +16033,7 @@ MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) 
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
         if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
-            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
+            mli_drops_none(lord);
         return 1;
     }
     return 0;
@@ -16224,6 +16230,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, call, &probe, e, d, n);
+    if (mli_alert_on(lord, MLI_ALERT_FORGET)) (void)mli_drop_forget(lord, (int)type, e->key);
     return MEMLORD_OK;
 }
 
@@ -16256,8 +16263,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
     if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
-        (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
 
@@ -18451,12 +18456,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Returns MEMLORD_OK if the map has room for a key in its home, else MLI_PASS. */
-MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
+/* Returns MEMLORD_OK if mli_attach_fast will most likely find room for a key in its home, and serves
+   this size and device. Else returns MLI_PASS. */
+MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                           uint64_t bytes) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     int has;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) ||
+    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS ||
+        !mli_dev_direct(lord, device) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         !mli_home_enter(t, lord, storage, 0, &home))
         return MLI_PASS;
@@ -19082,7 +19090,7 @@ static int mli_realloc_fast(memlord *lord, memlord_device device, uint64_t old_s
     token->state = MLI_TOKEN_USED;
     if (old_storage == new_storage)
         return mli_resize_fast(lord, device, old_storage, bytes, site);
-    if (bytes > MLI_BYTES_MAX || mli_room_fast(lord, new_storage) == MLI_PASS ||
+    if (mli_room_fast(lord, device, new_storage, bytes) == MLI_PASS ||
         mli_token_begin_fast(lord, device, old_storage, token) == MLI_PASS)
         return MLI_PASS;
     return mli_token_end_fast(lord, token, new_storage, bytes, site);

@@ -380,6 +380,32 @@ static void the_free_of_a_dropped_storage_is_known_from_a_double_free(void **sta
     assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 2);
 }
 
+/* A realloc puts a block at the key of a dropped alloc: what was expected of that key is over. */
+static void a_realloc_to_a_dropped_storage_ends_what_was_expected_of_it(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint64_t key = fill_map(t);
+    assert_int_equal(memlord_alloc(t->lord, cuda(0), key, 5, NULL), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc(t->lord, cuda(0), 0x1000, key, 200, NULL));
+    assert_ok(memlord_free(t->lord, cuda(0), key, NULL));
+    assert_int_equal(memlord_free(t->lord, cuda(0), key, NULL), MEMLORD_E_UNKNOWN);
+}
+static void a_moved_realloc_that_is_refused_leaves_the_block(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    uint64_t i;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_realloc(lord, memlord_device_cuda(MEMLORD_ANY), 0x1000, 0x2000, 5, NULL),
+                     MEMLORD_E_DEVICE);
+    for (i = 1; i <= 1 << 14; i++) /* until 2^62 bytes are live */
+        assert_ok(memlord_alloc(lord, cuda(0), i << 24, UINT64_C(1) << 48, NULL));
+    assert_int_equal(memlord_realloc(lord, cuda(0), 0x1000, 0x2000, UINT64_C(5) << 30, NULL),
+                     MEMLORD_E_INVALID);
+    assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.bytes, 100);
+}
+
 /* A host may take the error for a refusal: it frees nothing, and tries again later. */
 static void an_alloc_that_is_recorded_after_all_is_freed_once(void **state) {
     test_case *t = (test_case *)*state;
@@ -463,6 +489,8 @@ int main(void) {
         TEST(many_tokens_can_be_open_at_once),
         TEST(an_end_without_room_counts_the_block_as_dropped),
         TEST(the_free_of_a_dropped_storage_is_known_from_a_double_free),
+        TEST(a_realloc_to_a_dropped_storage_ends_what_was_expected_of_it),
+        TEST(a_moved_realloc_that_is_refused_leaves_the_block),
         TEST(an_alloc_that_is_recorded_after_all_is_freed_once),
         TEST(more_drops_than_are_remembered_are_freed_as_often),
         TEST(each_resize_counts_as_a_realloc),

@@ -143,6 +143,12 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
+/* Clears the alert, because the last key is gone. Another thread may keep a key meanwhile. */
+static MLI_COLD void mli_drops_none(memlord *lord) {
+    mli_alert_set(lord, MLI_ALERT_FORGET, 0);
+    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect's addition */
+        mli_alert_set(lord, MLI_ALERT_FORGET, 1);
+}
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -150,7 +156,7 @@ MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) 
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
         if (mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1) == 1)
-            mli_alert_set(lord, MLI_ALERT_FORGET, 0);
+            mli_drops_none(lord);
         return 1;
     }
     return 0;
@@ -333,6 +339,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_call *call,
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, call, &probe, e, d, n);
+    if (mli_alert_on(lord, MLI_ALERT_FORGET)) (void)mli_drop_forget(lord, (int)type, e->key);
     return MEMLORD_OK;
 }
 
@@ -363,8 +370,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_call *call
     if (!mli_entry_set_account(lord, call->t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, call, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_alert_on(lord, MLI_ALERT_FORGET))
-        (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
 

@@ -599,7 +599,7 @@ static int mli_realloc_fast(memlord *lord, memlord_device device, uint64_t old_s
     token->state = MLI_TOKEN_USED;
     if (old_storage == new_storage)
         return mli_resize_fast(lord, device, old_storage, bytes, site);
-    if (bytes > MLI_BYTES_MAX || mli_room_fast(lord, new_storage) == MLI_PASS ||
+    if (mli_room_fast(lord, device, new_storage, bytes) == MLI_PASS ||
         mli_token_begin_fast(lord, device, old_storage, token) == MLI_PASS)
         return MLI_PASS;
     return mli_token_end_fast(lord, token, new_storage, bytes, site);

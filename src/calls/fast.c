@@ -703,11 +703,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, uint64_t storage) {
+MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                           uint64_t bytes) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     int has;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) ||
+    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS ||
+        !mli_dev_direct(lord, device) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         !mli_home_enter(t, lord, storage, 0, &home))
         return MLI_PASS;
