@@ -444,8 +444,7 @@ static int ends_with_pollers(void) {
     sampled = fake_count("cuMemGetInfo_v2");
     usleep(100000);
     if (fake_count("cuMemGetInfo_v2") - sampled < 2) return 8; /* they do not run */
-    fake.before = takes_long;
-    fake.before_name = "cuMemGetInfo_v2";
+    fake_before("cuMemGetInfo_v2", takes_long);
     while (!__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) usleep(100);
     return 0;
 }

@@ -165,6 +165,13 @@ static int is_work(const char *name) {
     return 1;
 }
 
+void fake_before(const char *name, void (*before)(void)) {
+    pthread_mutex_lock(&lock);
+    fake.before_name = name;
+    fake.before = before;
+    pthread_mutex_unlock(&lock);
+}
+
 static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;

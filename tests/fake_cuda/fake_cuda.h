@@ -113,6 +113,7 @@ uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it w
 void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
 int fake_depth(void); /* contexts pushed on this thread */
 void fake_activate(int device);
+void fake_before(const char *name, void (*before)(void)); /* sets both, while threads call */
 void fake_is_no_child(void); /* in a child of a fork: it goes on as the parent would */
 /* Of the driver, for tests: as cuCtxCreate and its like, without what nobody uses here. */
 int fake_cuCtxCreate(void **context, unsigned flags, int device);
