@@ -8736,7 +8736,7 @@ static MLI_HOT int mli_home_enter(mli_thread *t, memlord *lord, uint64_t key, in
     mli_shard_leave(t);
     return 0;
 }
-/* Unlocks a home that the caller has not changed. */
+/* Unlocks a home whose header stays as it was. */
 static MLI_HOT void mli_home_unlock(mli_home *home) {
     home->next = home->header;
     mli_home_store(home);
@@ -17769,9 +17769,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 
 /* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are compiled
    into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0 and a
-   shard of its own: no site, tag, scope or stack counts, and the call takes no lock and no locked
-   instruction. And both are compiled into mli_alloc_words, mli_alloc_fast and mli_free_words, for
-   all blocks whose rows the thread knows, in any shard.
+   shard that the thread owns: nothing is recorded for a site, tag, scope or stack, and the call
+   takes no lock and no locked instruction. And both are compiled into mli_alloc_words,
+   mli_alloc_fast and mli_free_words, for all blocks whose rows the thread knows, in a shard that the
+   thread owns or that is shared.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
@@ -17801,7 +17802,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
         raises the level above the cell's limit, or a free takes the level below the published
         part; then mli_cell_publish_due has to publish the cell. Second, after a free, a check of
         the device's bands is due. books/counters has the order of all stores.
-     7. Leave the shard: store NULL in t->inside. If that number was negative, mli_alloc_finish or
+     7. Leave the shard: store NULL in t->inside. If that number was negative, if the table should
+        grow, or if the thread does not know the site that frees, mli_alloc_finish or
         mli_free_finish leaves the shard, after it has published the cells that are due. These
         functions also run if `alert` has a bit that concerns the device. `alert` is the ledger's
         mask of the reasons for which a call does not end here, such as events, fences, bands,
@@ -17830,7 +17832,8 @@ static MLI_HOT int mli_is_current(const memlord *lord) {
     return mli_self.generation == lord->generation;
 }
 
-/* Returns 1 if the ledger's mask `alert` has work for the end of a call on this device. */
+/* Returns 1 if the ledger's mask `alert` has a reason for which a call on this device does not end
+   on the fast way. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     uint32_t alert;
     mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
@@ -18342,7 +18345,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 typedef struct mli_resize {
     mli_block_rows rows; /* of the block, with word2 as it is afterwards */
     mli_cell *to;        /* the cell of the site that the block has afterwards, if it had another
-                            one before; else NULL */
+                            one before, or none; else NULL */
     uint64_t had, bytes, was; /* the bytes before and afterwards, and word2 before */
     uint32_t special;
 } mli_resize;

@@ -372,7 +372,7 @@ static MLI_HOT int mli_home_enter(mli_thread *t, memlord *lord, uint64_t key, in
     mli_shard_leave(t);
     return 0;
 }
-/* Unlocks a home that the caller has not changed. */
+/* Unlocks a home whose header stays as it was. */
 static MLI_HOT void mli_home_unlock(mli_home *home) {
     home->next = home->header;
     mli_home_store(home);
