@@ -9226,8 +9226,8 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
      free   the header, which hides the entry; then `out` and `level` of these cells, and `frees` of
             the device's and the tag's; then `frees` and `freed_here` of the site that freed
    The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out) are
-   wrong by a part of one call of each thread at most. A publication comes last, so the reader raises a
-   peak to the live bytes. */
+   wrong by a part of one call of each thread at most. A publication comes last, so the reader
+   raises a peak to the live bytes. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it; in a cell of the orphan record any thread counts, under the count lock. A thread counts the
@@ -13377,9 +13377,9 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
-   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
-   sandbox may kill the process for that call. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A
+   child of vfork unwinds as its parent would, because only a system call can tell that it is one,
+   and a sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }
@@ -16022,7 +16022,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
 /* Clears the alert, because the last key is gone. Another thread may keep a key meanwhile. */
 static MLI_COLD void mli_drops_none(memlord *lord) {
     mli_alert_set(lord, MLI_ALERT_FORGET, 0);
-    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect's addition */
+    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect */
         mli_alert_set(lord, MLI_ALERT_FORGET, 1);
 }
 /* Removes the key of a new block from the keys of dropped allocs, whose frees are expected. */
@@ -17767,12 +17767,12 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are compiled
-   into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0 and a
-   shard that the thread owns: nothing is recorded for a site, tag, scope or stack, and the call
-   takes no lock and no locked instruction. And both are compiled into mli_alloc_words,
-   mli_alloc_fast and mli_free_words, for all blocks whose rows the thread knows, in a shard that the
-   thread owns or that is shared.
+/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are
+   compiled into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0
+   and a shard that the thread owns: nothing is recorded for a site, tag, scope or stack, and the
+   call takes no lock and no locked instruction. And both are compiled into mli_alloc_words,
+   mli_alloc_fast and mli_free_words, for all blocks whose rows the thread knows, in a shard that
+   the thread owns or that is shared.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
@@ -17810,8 +17810,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
         waiters, or a report.
 
    A way that does not serve a call changes nothing and passes it on: plain to words, words to the
-   general path. mli_alloc_fast returns MLI_PASS, and its caller goes on to the general path. That is
-   calls/record: every block, every shard, every thread. It makes what is missing: the thread's
+   general path. mli_alloc_fast returns MLI_PASS, and its caller goes on to the general path. That
+   is calls/record: every block, every shard, every thread. It makes what is missing: the thread's
    record, the device, rows, cells. */
 
 enum {
@@ -17966,11 +17966,11 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has a second reference, a sampled stack, or a side record with more than an
-   account, if its device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
-   if the block has a site or a tag. The block is most often on `device`. The processor predicts
-   that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. */
+   Returns 0 if the block has a second reference, a sampled stack, or a side record with more than
+   an account, if its device is not of the type of `device`, or if the thread lacks a cell. With
+   `plain` also returns 0 if the block has a site or a tag. The block is most often on `device`. The
+   processor predicts that branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord_device device,
                                      const mli_entry *e, int plain, mli_block_rows *rows,
                                      uint64_t *bytes) {
@@ -18459,8 +18459,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Returns MEMLORD_OK if mli_attach_fast will most likely find room for a key in its home, and serves
-   this size and device. Else returns MLI_PASS. */
+/* Returns MEMLORD_OK if mli_attach_fast will most likely find room for a key in its home, and
+   serves this size and device. Else returns MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            uint64_t bytes) {
     mli_thread *t = mli_self.thread;

@@ -146,7 +146,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
 /* Clears the alert, because the last key is gone. Another thread may keep a key meanwhile. */
 static MLI_COLD void mli_drops_none(memlord *lord) {
     mli_alert_set(lord, MLI_ALERT_FORGET, 0);
-    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect's addition */
+    if (mli_u32_load_seqcst(&lord->blocks->dropped_kept)) /* pairs with mli_drop_expect */
         mli_alert_set(lord, MLI_ALERT_FORGET, 1);
 }
 MLI_PRIVATE MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {

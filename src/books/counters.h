@@ -9,8 +9,8 @@
      free   the header, which hides the entry; then `out` and `level` of these cells, and `frees` of
             the device's and the tag's; then `frees` and `freed_here` of the site that freed
    The reader computes what is live from the map alone. Totals (allocs, frees, out, level + out) are
-   wrong by a part of one call of each thread at most. A publication comes last, so the reader raises a
-   peak to the live bytes. */
+   wrong by a part of one call of each thread at most. A publication comes last, so the reader
+   raises a peak to the live bytes. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"

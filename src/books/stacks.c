@@ -410,9 +410,9 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return i;
 }
 
-/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A child
-   of vfork unwinds as its parent would, because only a system call can tell that it is one, and a
-   sandbox may kill the process for that call. */
+/* Returns 0 if the call may not unwind: after the thread's exit hook, or inside an unwinder. A
+   child of vfork unwinds as its parent would, because only a system call can tell that it is one,
+   and a sandbox may kill the process for that call. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     return !mli_is_orphan(lord, t) && !mli_self.unwinding;
 }

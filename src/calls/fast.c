@@ -19,12 +19,12 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are compiled
-   into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0 and a
-   shard that the thread owns: nothing is recorded for a site, tag, scope or stack, and the call
-   takes no lock and no locked instruction. And both are compiled into mli_alloc_words,
-   mli_alloc_fast and mli_free_words, for all blocks whose rows the thread knows, in a shard that the
-   thread owns or that is shared.
+/* The steps of one alloc and of one free. mli_open and mli_close have all of them. Both are
+   compiled into memlord_alloc and memlord_free, as the plain way, for a thread whose `special` is 0
+   and a shard that the thread owns: nothing is recorded for a site, tag, scope or stack, and the
+   call takes no lock and no locked instruction. And both are compiled into mli_alloc_words,
+   mli_alloc_fast and mli_free_words, for all blocks whose rows the thread knows, in a shard that
+   the thread owns or that is shared.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
@@ -62,8 +62,8 @@
         waiters, or a report.
 
    A way that does not serve a call changes nothing and passes it on: plain to words, words to the
-   general path. mli_alloc_fast returns MLI_PASS, and its caller goes on to the general path. That is
-   calls/record: every block, every shard, every thread. It makes what is missing: the thread's
+   general path. mli_alloc_fast returns MLI_PASS, and its caller goes on to the general path. That
+   is calls/record: every block, every shard, every thread. It makes what is missing: the thread's
    record, the device, rows, cells. */
 
 enum {
@@ -218,11 +218,11 @@ static MLI_HOT int mli_rows_of_call(const memlord *lord, mli_thread *t, uint32_t
 }
 
 /* Finds the rows of an entry, and this thread's cells for them; *bytes gets the bytes of the block.
-   Returns 0 if the block has a second reference, a sampled stack, or a side record with more than an
-   account, if its device is not of the type of `device`, or if the thread lacks a cell. With `plain` also returns 0
-   if the block has a site or a tag. The block is most often on `device`. The processor predicts
-   that branch, so the call can go on before the entry has come from memory. With 100,000 blocks
-   this saves a fifth of a call's time. */
+   Returns 0 if the block has a second reference, a sampled stack, or a side record with more than
+   an account, if its device is not of the type of `device`, or if the thread lacks a cell. With
+   `plain` also returns 0 if the block has a site or a tag. The block is most often on `device`. The
+   processor predicts that branch, so the call can go on before the entry has come from memory. With
+   100,000 blocks this saves a fifth of a call's time. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, mli_thread *t, memlord_device device,
                                      const mli_entry *e, int plain, mli_block_rows *rows,
                                      uint64_t *bytes) {

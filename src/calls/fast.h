@@ -30,8 +30,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_resize_fast(memlord *lord, memlord_device devic
    and *slot the number of its slot. Returns MEMLORD_OK or MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t *word, uint32_t *slot);
-/* Returns MEMLORD_OK if mli_attach_fast will most likely find room for a key in its home, and serves
-   this size and device. Else returns MLI_PASS. */
+/* Returns MEMLORD_OK if mli_attach_fast will most likely find room for a key in its home, and
+   serves this size and device. Else returns MLI_PASS. */
 MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            uint64_t bytes);
 /* Puts a detached block on the map with a new key and size, as a realloc does. Returns MEMLORD_OK
