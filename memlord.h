@@ -234,7 +234,7 @@
                          together begin with about 4 KiB, or a 64th of the peak if that is more. The
                          part of a busy thread, one that adds its count more often than once in 256
                          of its calls, doubles up to its part of 64 KiB, or of an eighth of the
-                         peak. It halves again when the thread is less busy, and begins anew after a
+                         peak. It halves again when the thread is less busy, and begins again after a
                          peak_reset, or when another thread comes. A thread that is idle then keeps
                          its part. No thread holds back more than counter_batch. All this holds for
                          the peaks of tags and sites, too, except that the first thread of a site
@@ -7713,7 +7713,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws its distance anew */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws a new distance */
     MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
                                     peak. So the thread's next call publishes the cells that have
                                     too many unpublished bytes: it adds these bytes to the rows */
@@ -9577,7 +9577,7 @@ static uint64_t mli_share_first(const memlord *lord, const mli_row *row) {
 /* Returns the share that a cell has after a publication, if other cells of its row have published.
    Compares once in 256 calls of the thread on the row: if the cell was published more often than
    once in 256 calls, the share doubles, else it halves. So a thread that makes few calls has an
-   almost exact peak, and a busy one is not slowed down. With `begins` 1 the cell begins anew. */
+   almost exact peak, and a busy one is not slowed down. With `begins` 1 the share begins again. */
 static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell,
                                int begins) {
     const uint64_t least = mli_share_first(lord, row), most = mli_row_part(lord, row, 8, 65536);
@@ -9595,7 +9595,7 @@ static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell
     return begins || share < least ? least : share;
 }
 /* Chooses the share of a cell at a publication, and returns it. A cell that is alone in its row has
-   a batch. When others have come since, it begins anew. */
+   a batch. When others have come since, it begins again. */
 static uint64_t mli_cell_share(const memlord *lord, mli_row *row, mli_cell *cell, int begins) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const int first = mli_ptr_load(&row->first) == cell;
@@ -9706,7 +9706,7 @@ static uint64_t mli_cell_hold_nothing(mli_row *row, uint32_t number, mli_cell *c
     mli_u64_store(&cell->high, level);
     return live;
 }
-/* Publishes a cell. With `begins` 1 its share begins anew. */
+/* Publishes a cell. With `begins` 1 its share begins again. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell,
                                       int begins) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -18311,9 +18311,9 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 
 /* -- references -- */
 
-/* Adds `by` (1 or -1) to the references of a live block, which has at least one other reference
-   afterwards or before. Returns MLI_PASS, and has changed nothing, if the entry cannot have the new
-   number, or if the end of the call has work to do. */
+/* Adds a reference to a live block (`by` is 1), or takes off one that is not the last (-1). Returns
+   MLI_PASS, and has changed nothing, if the entry cannot have the new number, or if the end of the
+   call has work to do. */
 MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             int by) {
     mli_thread *t = mli_self.thread;
@@ -18552,7 +18552,7 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
     return lord->generation + (uintptr_t)token;
 }
 
-/* Gives a token the entry of the block that it has taken off the map. */
+/* Notes in a token which block it holds. The caller stores the words of the entry. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
                            uint64_t storage) {
     token->device = device;
@@ -18590,7 +18590,8 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
+   block, and the number of its slot. The event of the free has the site `site`. If `call` is NULL,
+   records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {

@@ -182,7 +182,7 @@
                          together begin with about 4 KiB, or a 64th of the peak if that is more. The
                          part of a busy thread, one that adds its count more often than once in 256
                          of its calls, doubles up to its part of 64 KiB, or of an eighth of the
-                         peak. It halves again when the thread is less busy, and begins anew after a
+                         peak. It halves again when the thread is less busy, and begins again after a
                          peak_reset, or when another thread comes. A thread that is idle then keeps
                          its part. No thread holds back more than counter_batch. All this holds for
                          the peaks of tags and sites, too, except that the first thread of a site

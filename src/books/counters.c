@@ -147,7 +147,7 @@ static uint64_t mli_share_first(const memlord *lord, const mli_row *row) {
 /* Returns the share that a cell has after a publication, if other cells of its row have published.
    Compares once in 256 calls of the thread on the row: if the cell was published more often than
    once in 256 calls, the share doubles, else it halves. So a thread that makes few calls has an
-   almost exact peak, and a busy one is not slowed down. With `begins` 1 the cell begins anew. */
+   almost exact peak, and a busy one is not slowed down. With `begins` 1 the share begins again. */
 static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell *cell,
                                int begins) {
     const uint64_t least = mli_share_first(lord, row), most = mli_row_part(lord, row, 8, 65536);
@@ -165,7 +165,7 @@ static uint64_t mli_share_next(const memlord *lord, const mli_row *row, mli_cell
     return begins || share < least ? least : share;
 }
 /* Chooses the share of a cell at a publication, and returns it. A cell that is alone in its row has
-   a batch. When others have come since, it begins anew. */
+   a batch. When others have come since, it begins again. */
 static uint64_t mli_cell_share(const memlord *lord, mli_row *row, mli_cell *cell, int begins) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const int first = mli_ptr_load(&row->first) == cell;
@@ -273,7 +273,7 @@ static uint64_t mli_cell_hold_nothing(mli_row *row, uint32_t number, mli_cell *c
     mli_u64_store(&cell->high, level);
     return live;
 }
-/* Publishes a cell. With `begins` 1 its share begins anew. */
+/* Publishes a cell. With `begins` 1 its share begins again. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell,
                                       int begins) {
     mli_row *row = mli_row_at(lord, book, number);

@@ -37,7 +37,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. The fast p
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws its distance anew */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate changed: the next alloc draws a new distance */
     MLI_SPECIAL_PUBLISH = 1024,  /* another thread has begun to count on a row, or has reset a
                                     peak. So the thread's next call publishes the cells that have
                                     too many unpublished bytes: it adds these bytes to the rows */

@@ -58,7 +58,7 @@ static uint64_t mli_token_seal(const memlord *lord, const memlord_realloc_token 
     return lord->generation + (uintptr_t)token;
 }
 
-/* Gives a token the entry of the block that it has taken off the map. */
+/* Notes in a token which block it holds. The caller stores the words of the entry. */
 static void mli_token_fill(const memlord *lord, memlord_realloc_token *token, memlord_device device,
                            uint64_t storage) {
     token->device = device;
@@ -96,7 +96,8 @@ static int mli_token_end_fast(memlord *lord, memlord_realloc_token *token, uint6
 
 /* Takes a block off the map, and keeps its entry in the token. word[0] and word[1] are word1 and
    word2 of the entry. word[2] is mli_token_seal. word[3] and word[4] are the sampled stack of the
-   block. The event of the free has the site `site`. If `call` is NULL, records nothing. */
+   block, and the number of its slot. The event of the free has the site `site`. If `call` is NULL,
+   records nothing. */
 static MLI_COLD memlord_result mli_token_take(memlord *lord, mli_call *call, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {

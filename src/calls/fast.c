@@ -561,9 +561,9 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 
 /* -- references -- */
 
-/* Adds `by` (1 or -1) to the references of a live block, which has at least one other reference
-   afterwards or before. Returns MLI_PASS, and has changed nothing, if the entry cannot have the new
-   number, or if the end of the call has work to do. */
+/* Adds a reference to a live block (`by` is 1), or takes off one that is not the last (-1). Returns
+   MLI_PASS, and has changed nothing, if the entry cannot have the new number, or if the end of the
+   call has work to do. */
 MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             int by) {
     mli_thread *t = mli_self.thread;
