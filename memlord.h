@@ -6230,12 +6230,12 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* The logger calls that the thread is in. All are calls of one ledger's logger. */
-typedef struct mli_log_calls {
+/* A call of a logger, on the stack of the thread that is in it. */
+typedef struct mli_logger_call {
+    const struct mli_logger_call *outer; /* the call within which the thread made this one */
     uint64_t generation; /* generation of the ledger with this logger */
-    uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
-                            which they began; a new logger flips the turn: see mli_log_state */
-} mli_log_calls;
+    uint32_t turn;       /* 0 or 1; a new logger flips the turn: see mli_log_state */
+} mli_logger_call;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
    generation of a destroyed ledger never matches again. */
@@ -6269,7 +6269,7 @@ typedef struct mli_self_state {
                                 thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* of the stack; both 0: not looked up; 0 and 1: not known */
-    mli_log_calls log_calls; /* the calls of a logger that the thread is in */
+    const mli_logger_call *logger_call; /* the innermost that the thread is in; NULL: none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -7046,32 +7046,37 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
+/* Returns how many calls of this ledger's logger the thread is in that began in a turn. */
+static MLI_COLD uint32_t mli_logger_calls_mine(const memlord *lord, uint32_t turn) {
+    const mli_logger_call *call = mli_self.logger_call;
+    uint32_t n = 0;
+    for (; call; call = call->outer)
+        n += call->generation == lord->generation && call->turn == turn;
+    return n;
+}
 /* Returns 1 if the thread is in this ledger's logger. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord) {
-    return mli_self.log_calls.generation == lord->generation;
+    return mli_logger_calls_mine(lord, 0) || mli_logger_calls_mine(lord, 1);
 }
 
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    const mli_log_calls before = mli_self.log_calls; /* the logger calls that this thread is in */
+    mli_logger_call call;
     memlord_logger logger;
-    uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    if (before.generation != lord->generation) {
-        memset(&mli_self.log_calls, 0, sizeof before);
-        mli_self.log_calls.generation = lord->generation;
-    }
+    call.outer = mli_self.logger_call;
+    call.generation = lord->generation;
     mli_lock_take(&lord->log->lock);
     logger = lord->log->logger;
-    turn = lord->log->turn;
-    lord->log->inside[turn]++;
+    call.turn = lord->log->turn;
+    lord->log->inside[call.turn]++;
     mli_lock_drop(&lord->log->lock);
-    mli_self.log_calls.inside[turn]++;
+    mli_self.logger_call = &call;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_self.log_calls = before;
+    mli_self.logger_call = call.outer;
     mli_lock_take(&lord->log->lock);
-    lord->log->inside[turn]--;
+    lord->log->inside[call.turn]--;
     mli_lock_drop(&lord->log->lock);
 }
 
@@ -7127,10 +7132,8 @@ static MLI_COLD void mli_log_lock(memlord *lord, int take) {
 }
 /* In a forked child, keeps only the logger calls that this thread is in. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
-    const int mine = mli_self.log_calls.generation == lord->generation;
-    int turn;
-    for (turn = 0; turn < 2; turn++)
-        lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
+    uint32_t turn;
+    for (turn = 0; turn < 2; turn++) lord->log->inside[turn] = mli_logger_calls_mine(lord, turn);
     mli_u32_store(&lord->log->setting, 0);
 }
 MLI_PRIVATE const mli_life mli_log_life = {MLI_LIFE_STATE(log), mli_log_init, NULL, NULL,
@@ -7153,15 +7156,16 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
-    const mli_log_calls *mine = &mli_self.log_calls;
+    const mli_logger_call *call = mli_self.logger_call;
     uint32_t turn;
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
-    if (mine->generation && !mli_log_runs(lord)) return MEMLORD_E_STATE;
+    for (; call; call = call->outer)
+        if (call->generation != lord->generation) return MEMLORD_E_STATE;
     /* Another thread may be in this function, and may wait until this thread has left the old
        logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
-        if (mine->generation) return MEMLORD_E_STATE;
+        if (mli_self.logger_call) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
     mli_lock_take(&lord->log->lock);
@@ -7169,7 +7173,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
-    while (lord->log->inside[turn] != mine->inside[turn]) {
+    while (lord->log->inside[turn] != mli_logger_calls_mine(lord, turn)) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
@@ -22408,7 +22412,7 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
     if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc || mli_self.try_lord ||
-        mli_self.log_calls.generation || mli_self.fence_lord)
+        mli_self.logger_call || mli_self.fence_lord)
         return 0;
     mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {

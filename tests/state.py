@@ -17,7 +17,7 @@ from modules import SRC, code, files
 
 ALLOWED = 74
 THREAD = set('''generation thread used number found_generation found_ended found hooked orphaned in_host_alloc fence_lord
-    try_lord exited unwinding unwound is_helper stack_from stack_to log_calls'''.split())
+    try_lord exited unwinding unwound is_helper stack_from stack_to logger_call'''.split())
 STATE = re.compile(r'struct mli_(\w+)_state \1;')
 LISTED = re.compile(r'#define MLI_STATES\(X\)((?:.*\\\n)*.*)')
 GETTER = re.compile(r'^(?:MLI_\w+|static) [^;{}()]*?\b(mli_\w+)\((?:const )?memlord \*lord\)\s*'

@@ -648,6 +648,75 @@ static void a_logger_that_logs_to_another_ledger_is_left_when_it_returns(void **
     memlord_destroy(from);
 }
 
+static void fork_once(void *user, int level, const char *text) {
+    pid_t *child = (pid_t *)user;
+    (void)level;
+    (void)text;
+    if (*child >= 0) return;
+    *child = fork();
+    if (!*child) alarm(30);
+}
+/* The thread is in both loggers when it forks, and leaves both in the child. */
+static void a_child_born_in_the_logger_of_another_ledger_may_set_both(void **state) {
+    logbook book;
+    memlord *from = open_logged(&book), *to = open_logged(&book);
+    pid_t child = -1;
+    logs_on other = {NULL, 0};
+    memlord_logger logger = {log_on, NULL}, forks = {fork_once, NULL};
+    int status = -1;
+    (void)state;
+    other.to = to;
+    logger.user = &other;
+    forks.user = &child;
+    assert_ok(memlord_logger_set(from, &logger));
+    assert_ok(memlord_logger_set(to, &forks));
+    memlord_reset(from);
+    if (!child) _exit(memlord_logger_set(from, NULL) || memlord_logger_set(to, NULL));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    memlord_destroy(to);
+    memlord_destroy(from);
+}
+
+/* Logs to another ledger at its first line, and sets the logger of its own at its second. */
+typedef struct sets_own {
+    memlord *own, *other;
+    uint64_t lines;
+    memlord_result result;
+} sets_own;
+static void set_own(void *user, int level, const char *text) {
+    sets_own *s = (sets_own *)user;
+    (void)level;
+    (void)text;
+    if (s->lines++)
+        s->result = memlord_logger_set(s->own, NULL);
+    else
+        memlord_reset(s->other);
+}
+static void a_logger_that_another_one_called_sets_none(void **state) {
+    logbook book;
+    memlord *own = open_logged(&book), *other = open_logged(&book);
+    sets_own s = {NULL, NULL, 0, MEMLORD_OK};
+    logs_on back = {NULL, 0};
+    memlord_logger sets = {set_own, NULL}, logger = {log_on, NULL};
+    (void)state;
+    s.own = back.to = own;
+    s.other = other;
+    sets.user = &s;
+    logger.user = &back;
+    assert_ok(memlord_logger_set(own, &sets));
+    assert_ok(memlord_logger_set(other, &logger));
+    alarm(30); /* the call could wait for itself */
+    memlord_reset(own);
+    alarm(0);
+    assert_int_equal(s.lines, 2);
+    assert_int_equal(s.result, MEMLORD_E_STATE);
+    assert_true(others_can_set(own));
+    assert_true(others_can_set(other));
+    memlord_destroy(other);
+    memlord_destroy(own);
+}
+
 /* -- the stock logger -- */
 
 static void host_of_the_stock_logger(void) {
@@ -1277,6 +1346,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_logger_may_call_the_ledger),
         cmocka_unit_test(a_logger_that_logs_to_its_own_ledger_is_left_when_it_returns),
         cmocka_unit_test(a_logger_that_logs_to_another_ledger_is_left_when_it_returns),
+        cmocka_unit_test(a_child_born_in_the_logger_of_another_ledger_may_set_both),
+        cmocka_unit_test(a_logger_that_another_one_called_sets_none),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
         cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
         cmocka_unit_test(without_its_logger_a_host_is_silent_or_prints_as_debug_says),

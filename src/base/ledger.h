@@ -371,12 +371,12 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* The logger calls that the thread is in. All are calls of one ledger's logger. */
-typedef struct mli_log_calls {
+/* A call of a logger, on the stack of the thread that is in it. */
+typedef struct mli_logger_call {
+    const struct mli_logger_call *outer; /* the call within which the thread made this one */
     uint64_t generation; /* generation of the ledger with this logger */
-    uint32_t inside[2];  /* how many calls of the logger the thread is in, by the turn (0 or 1) in
-                            which they began; a new logger flips the turn: see mli_log_state */
-} mli_log_calls;
+    uint32_t turn;       /* 0 or 1; a new logger flips the turn: see mli_log_state */
+} mli_logger_call;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
    generation of a destroyed ledger never matches again. */
@@ -410,7 +410,7 @@ typedef struct mli_self_state {
                                 thread is in an unwinder; NULL: not known */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* of the stack; both 0: not looked up; 0 and 1: not known */
-    mli_log_calls log_calls; /* the calls of a logger that the thread is in */
+    const mli_logger_call *logger_call; /* the innermost that the thread is in; NULL: none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 

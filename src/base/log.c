@@ -38,30 +38,35 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
+/* Returns how many calls of this ledger's logger the thread is in that began in a turn. */
+static MLI_COLD uint32_t mli_logger_calls_mine(const memlord *lord, uint32_t turn) {
+    const mli_logger_call *call = mli_self.logger_call;
+    uint32_t n = 0;
+    for (; call; call = call->outer)
+        n += call->generation == lord->generation && call->turn == turn;
+    return n;
+}
 MLI_PRIVATE MLI_COLD int mli_log_runs(const memlord *lord) {
-    return mli_self.log_calls.generation == lord->generation;
+    return mli_logger_calls_mine(lord, 0) || mli_logger_calls_mine(lord, 1);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    const mli_log_calls before = mli_self.log_calls; /* the logger calls that this thread is in */
+    mli_logger_call call;
     memlord_logger logger;
-    uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    if (before.generation != lord->generation) {
-        memset(&mli_self.log_calls, 0, sizeof before);
-        mli_self.log_calls.generation = lord->generation;
-    }
+    call.outer = mli_self.logger_call;
+    call.generation = lord->generation;
     mli_lock_take(&lord->log->lock);
     logger = lord->log->logger;
-    turn = lord->log->turn;
-    lord->log->inside[turn]++;
+    call.turn = lord->log->turn;
+    lord->log->inside[call.turn]++;
     mli_lock_drop(&lord->log->lock);
-    mli_self.log_calls.inside[turn]++;
+    mli_self.logger_call = &call;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_self.log_calls = before;
+    mli_self.logger_call = call.outer;
     mli_lock_take(&lord->log->lock);
-    lord->log->inside[turn]--;
+    lord->log->inside[call.turn]--;
     mli_lock_drop(&lord->log->lock);
 }
 
@@ -112,10 +117,8 @@ static MLI_COLD void mli_log_lock(memlord *lord, int take) {
 }
 /* In a forked child, keeps only the logger calls that this thread is in. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
-    const int mine = mli_self.log_calls.generation == lord->generation;
-    int turn;
-    for (turn = 0; turn < 2; turn++)
-        lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
+    uint32_t turn;
+    for (turn = 0; turn < 2; turn++) lord->log->inside[turn] = mli_logger_calls_mine(lord, turn);
     mli_u32_store(&lord->log->setting, 0);
 }
 MLI_PRIVATE const mli_life mli_log_life = {MLI_LIFE_STATE(log), mli_log_init, NULL, NULL,
@@ -138,15 +141,16 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
-    const mli_log_calls *mine = &mli_self.log_calls;
+    const mli_logger_call *call = mli_self.logger_call;
     uint32_t turn;
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
-    if (mine->generation && !mli_log_runs(lord)) return MEMLORD_E_STATE;
+    for (; call; call = call->outer)
+        if (call->generation != lord->generation) return MEMLORD_E_STATE;
     /* Another thread may be in this function, and may wait until this thread has left the old
        logger. So if this thread is in the old logger, it does not wait for the other thread. */
     while (mli_u32_exchange(&lord->log->setting, 1)) {
-        if (mine->generation) return MEMLORD_E_STATE;
+        if (mli_self.logger_call) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
     mli_lock_take(&lord->log->lock);
@@ -154,7 +158,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     /* Calls that begin from here on are counted in inside[!turn], so inside[turn] only falls. */
-    while (lord->log->inside[turn] != mine->inside[turn]) {
+    while (lord->log->inside[turn] != mli_logger_calls_mine(lord, turn)) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);

@@ -204,7 +204,7 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
     if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc || mli_self.try_lord ||
-        mli_self.log_calls.generation || mli_self.fence_lord)
+        mli_self.logger_call || mli_self.fence_lord)
         return 0;
     mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {
