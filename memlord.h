@@ -1110,7 +1110,7 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
-   storage ends that storage first.
+   storage ends that storage first. If the alloc of the storage was dropped, `done` is not called.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
            counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -16109,14 +16109,13 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
     return state;
 }
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN,
-   which counts as an unknown free if `ends` is 1. */
+/* Returns the result of a call that found no memory: E_NOMEM if its storage is live, else what
+   mli_unknown_free returns if `ends` is 1, else E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends) {
     mli_entry e;
     if (mli_key_state(lord, call->t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, call, d, key);
-    return MEMLORD_E_UNKNOWN;
+    return ends ? mli_unknown_free(lord, call, d, key) : MEMLORD_E_UNKNOWN;
 }
 
 /* -- references -- */
@@ -17094,7 +17093,8 @@ enum { /* why a fence is attached to a block */
 /* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
    if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
    the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
-   waits only for the fences that it has already. After an error f still belongs to the caller. */
+   waits only for the fences that it has already. After an error f still belongs to the caller, and so
+   it does after MEMLORD_OK for a storage that was dropped, with the key 0 in *gone. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain) {
@@ -17106,7 +17106,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, call, d, key);
+    if (r == MEMLORD_E_UNKNOWN && why) return mli_unknown_free(lord, call, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -17368,7 +17368,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     r = mli_fence_attach(lord, call, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
-    if (r) { /* another thread ended the source meanwhile */
+    if (!e.key) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
@@ -18916,7 +18916,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
                                                int how, const memlord_site *site) {
     mli_thread *t;
     mli_call own, *call;
-    mli_fence_record *f, *chain;
+    mli_fence_record *f, *chain = NULL;
     mli_entry gone;
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
@@ -18941,9 +18941,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
         mli_log_call(lord, call, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1));
     mli_anomalies_tell(lord);
-    if (r) {
+    if (r || (how == MLI_ATTACH_FREE && !gone.key)) { /* no block has the fence */
         if (f) mli_fence_free(lord, f);
-        return r;
+        return r ? r : mli_fence_discard(lord, fence);
     }
     mli_fences_ask_new(lord, chain);
     if (!(lord->flags & MEMLORD_FLAG_DEFER))

@@ -371,6 +371,41 @@ static void a_failed_fence_does_not_hold_up_its_queue(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 120);
 }
 
+/* Returns the first of two adjacent keys whose allocs were dropped. Memory is still scarce. */
+static uint64_t drop_two(test_case *t) {
+    uint64_t key = (uint64_t)1 << 40;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(t->lord, cuda(0), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    assert_int_equal(memlord_alloc(t->lord, cuda(0), key + 1, 1, NULL), MEMLORD_E_NOMEM);
+    return key;
+}
+static void the_deferred_free_of_a_dropped_storage_drops_its_fence(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint64_t key = drop_two(t);
+    fake *scarce = fake_new(0), *f = fake_new(0);
+    assert_ok(defer(t->lord, cuda(0), key, scarce, 1));
+    t->heap.fail_at = 0;
+    assert_ok(defer(t->lord, cuda(0), key + 1, f, 1));
+    assert_int_equal(scarce->dropped + f->dropped, 2);
+    assert_int_equal(scarce->asked + f->asked, 0);
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 0);
+    assert_int_equal(defer(t->lord, cuda(0), key, f, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 1);
+    f->taken = 1;
+}
+static void under_defer_it_drops_the_fence_at_a_safe_point(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint64_t key = drop_two(t);
+    fake *f = fake_new(0);
+    t->heap.fail_at = 0;
+    assert_ok(defer(t->lord, cuda(0), key, f, 1));
+    assert_int_equal(f->dropped, 0);
+    assert_int_equal(memlord_retire(t->lord, all()), 0);
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(f->asked, 0);
+}
+
 static void bad_arguments_take_no_fence_and_change_nothing(void **state) {
     memlord *lord = test_lord(state);
     memlord_device bad = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
@@ -2667,6 +2702,8 @@ int main(void) {
         TEST(a_fence_that_fails_retires_and_is_counted),
         TEST(a_fence_that_fails_in_the_free_is_counted),
         TEST(a_failed_fence_does_not_hold_up_its_queue),
+        TEST(the_deferred_free_of_a_dropped_storage_drops_its_fence),
+        TEST_DEFER(under_defer_it_drops_the_fence_at_a_safe_point),
         TEST(bad_arguments_take_no_fence_and_change_nothing),
         TEST(an_unknown_storage_takes_no_fence),
         TEST(storage_0_is_a_no_op_and_drops_the_fence),

@@ -229,7 +229,7 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
    MEMLORD_FLAG_DEFER. In its first call `done` may record an event of the device. It calls `drop`,
    if set, exactly once, when MemLord will not call `done` again. An alloc with the key of a pending
-   storage ends that storage first.
+   storage ends that storage first. If the alloc of the storage was dropped, `done` is not called.
    Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live; unknown_frees
            counts the call. E_NOMEM. After an error MemLord calls neither `done` nor `drop`. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,

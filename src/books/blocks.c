@@ -223,8 +223,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, 
                                                  uint64_t key, int ends) {
     mli_entry e;
     if (mli_key_state(lord, call->t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, call, d, key);
-    return MEMLORD_E_UNKNOWN;
+    return ends ? mli_unknown_free(lord, call, d, key) : MEMLORD_E_UNKNOWN;
 }
 
 /* -- references -- */

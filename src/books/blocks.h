@@ -92,8 +92,8 @@ enum {
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN,
-   which counts as an unknown free if `ends` is 1. */
+/* Returns the result of a call that found no memory: E_NOMEM if its storage is live, else what
+   mli_unknown_free returns if `ends` is 1, else E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_call *call, memlord_device d,
                                                  uint64_t key, int ends);
 

@@ -418,7 +418,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
                                                int how, const memlord_site *site) {
     mli_thread *t;
     mli_call own, *call;
-    mli_fence_record *f, *chain;
+    mli_fence_record *f, *chain = NULL;
     mli_entry gone;
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
@@ -443,9 +443,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
         mli_log_call(lord, call, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1));
     mli_anomalies_tell(lord);
-    if (r) {
+    if (r || (how == MLI_ATTACH_FREE && !gone.key)) { /* no block has the fence */
         if (f) mli_fence_free(lord, f);
-        return r;
+        return r ? r : mli_fence_discard(lord, fence);
     }
     mli_fences_ask_new(lord, chain);
     if (!(lord->flags & MEMLORD_FLAG_DEFER))

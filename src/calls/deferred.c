@@ -22,7 +22,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlo
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, call, d, key);
+    if (r == MEMLORD_E_UNKNOWN && why) return mli_unknown_free(lord, call, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -274,7 +274,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_call *call, memlor
         return r;
     }
     r = mli_fence_attach(lord, call, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
-    if (r) { /* another thread ended the source meanwhile */
+    if (!e.key) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }

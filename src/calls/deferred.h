@@ -40,7 +40,8 @@ enum { /* why a fence is attached to a block */
 /* Attaches fence f to a live block, in the place of the block's earlier fence with the same queue,
    if there is one. If `why` is not MLI_ATTACH_USE, also makes the block pending. Then *gone gets
    the entry of the block, and *chain the fences that the caller asks next. If f is NULL, the block
-   waits only for the fences that it has already. After an error f still belongs to the caller. */
+   waits only for the fences that it has already. After an error f still belongs to the caller, and so
+   it does after MEMLORD_OK for a storage that was dropped, with the key 0 in *gone. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_call *call, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
