@@ -19,6 +19,8 @@
 #include <string.h> /* memset */
 #include <time.h>   /* clock_gettime */
 
+#include "common.h"
+
 #ifdef BENCH_MEMLORD_H
 #include BENCH_MEMLORD_H
 #else
@@ -44,20 +46,6 @@ static memlord_device device;
 static unsigned char *at[MOST_LIVE];
 static uint32_t slots[WARM + TIMED];
 static uint16_t sizes[WARM + TIMED];
-static uint64_t random_state = UINT64_C(0x9E3779B97F4A7C15);
-
-static void need(int good, const char *what) {
-    if (good) return;
-    (void)fprintf(stderr, "beside: %s\n", what);
-    exit(1);
-}
-
-static uint64_t draw(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state >> 11;
-}
 
 static uint16_t size_of(const struct row *row) {
     if (row->small) return (uint16_t)(16 + draw() % 1000);

@@ -14,6 +14,8 @@
 #include <stdlib.h> /* malloc, exit */
 #include <string.h> /* memset */
 
+#include "common.h"
+
 #ifdef BENCH_MEMLORD_H
 #include BENCH_MEMLORD_H
 #else
@@ -31,20 +33,6 @@ static memlord_account account;
 static const memlord_site here = {"bench/instructions.c", "replace", 1};
 static uint64_t *live, *dead; /* keys, `blocks` of each */
 static size_t blocks;
-static uint64_t random_state;
-
-static void need(int good, const char *what) {
-    if (good) return;
-    (void)fprintf(stderr, "instructions: %s\n", what);
-    exit(1);
-}
-
-static uint64_t draw(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state >> 11;
-}
 
 /* Replaces the key of a block by one that is not live; returns the old one. */
 static uint64_t exchange(size_t *at) {
@@ -179,7 +167,7 @@ static void fill(const struct row *row) {
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV | (row->with & SITES ? MEMLORD_FLAG_SITES : 0);
     blocks = row->live;
-    random_state = UINT64_C(0x9E3779B97F4A7C15);
+    random_state = RANDOM_SEED;
     live = (uint64_t *)malloc(blocks * sizeof *live);
     dead = (uint64_t *)malloc(blocks * sizeof *dead);
     need(live && dead && memlord_create(&desc, &lord) == MEMLORD_OK, "out of memory");

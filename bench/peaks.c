@@ -16,6 +16,8 @@
 #include <string.h> /* memset */
 #include <time.h>   /* clock_gettime */
 
+#include "common.h"
+
 #ifdef BENCH_MEMLORD_H
 #include BENCH_MEMLORD_H
 #else
@@ -39,12 +41,6 @@ static const struct row {
 static memlord *lord;
 static pthread_barrier_t meet;
 static const struct row *now;
-
-static void need(int good, const char *what) {
-    if (good) return;
-    (void)fprintf(stderr, "peaks: %s\n", what);
-    exit(1);
-}
 
 static void *rise_and_fall(void *number) {
     const uint64_t first = ((uint64_t)(uintptr_t)number + 1) << 32;

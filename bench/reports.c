@@ -12,6 +12,7 @@
 #include <time.h>   /* clock_gettime */
 
 #include "../memlord.h"
+#include "common.h"
 
 enum { MOST_ROUNDS = 25, BLOCKS = 100000, EVENTS = 100000, DEVICES = 64 };
 #define BASE   (UINT64_C(1) << 40)
@@ -24,12 +25,6 @@ static double now_ns(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void need(int good, const char *what) {
-    if (good) return;
-    (void)fprintf(stderr, "reports: %s\n", what);
-    exit(1);
 }
 
 static int by_value(const void *a, const void *b) {

@@ -11,6 +11,7 @@
 #include <time.h>    /* clock_gettime */
 
 #include "../memlord.h"
+#include "common.h"
 
 enum { MOST_ROUNDS = 25 };
 #define STORAGE UINT64_C(0x10000)
@@ -22,12 +23,6 @@ static uint64_t now_ns(clockid_t clock) {
     struct timespec t;
     (void)clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
-
-static void need(int good, const char *what) {
-    if (good) return;
-    (void)fprintf(stderr, "strategy: %s\n", what);
-    exit(1);
 }
 
 static int by_value(const void *a, const void *b) {
