@@ -12316,17 +12316,16 @@ MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
    only the thread itself reads and writes its cache and its tags. Lock: the cold lock, for new
    names and births. */
 
-enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
-    MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* an mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE,           /* the same, by the memlord_scope_site and the parent scope */
-    MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
+enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt. The kinds
+          MLI_BOOK_SITE and MLI_BOOK_TAG find the cell of a row, by the site or tag and the dev. */
+    MLI_CACHE_NAME = MLI_BOOKS, /* the kept copy of a host's tag, by the host's pointer */
+    MLI_CACHE_PLACE,            /* the site of a place, by the file and the line */
+    MLI_CACHE_SCOPE,            /* an mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE,       /* the same, by the memlord_scope_site and the parent scope */
+    MLI_CACHE_SCOPE_RECORD      /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
-   salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
+   salt consists of the kind of entry and of `rest`, such as the dev or the line. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -17832,7 +17831,7 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 /* Returns 1 if the ledger is the one that the thread used last, and the thread is not busy. */
-static MLI_HOT int mli_is_current(const memlord *lord) {
+static MLI_HOT int mli_is_last_ledger(const memlord *lord) {
     return mli_self.generation == lord->generation;
 }
 
@@ -17857,9 +17856,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 #else
 #define MLI_NOTE_ENTRY(lord) mli_entry_note(lord, MLI_RETURN_ADDRESS())
 static void mli_entry_note(memlord *lord, void *address) {
-    const mli_thread *t = mli_is_current(lord) ? NULL : mli_thread_get(lord);
+    const mli_thread *t = mli_is_last_ledger(lord) ? NULL : mli_thread_get(lord);
     if (t) mli_thread_put(lord, t);
-    if (mli_is_current(lord)) mli_self.thread->call.entered = address;
+    if (mli_is_last_ledger(lord)) mli_self.thread->call.entered = address;
 }
 #endif
 
@@ -18126,7 +18125,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_words(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
                                                                  const memlord_site *site) {
-    MLI_REQUIRE(mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS));
+    MLI_REQUIRE(mli_is_last_ledger(lord) && !(bytes >> MLI_FAST_SIZE_BITS));
     if (MLI_UNLIKELY(!mli_key_valid(storage)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     return (memlord_result)mli_open(lord, mli_self.thread, device, storage, bytes, site, NULL,
@@ -18139,7 +18138,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     if (!lord) return MEMLORD_OK;
     MLI_NOTE_ENTRY(lord);
     t = mli_self.thread;
-    if (MLI_UNLIKELY(!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS))
+    if (MLI_UNLIKELY(!mli_is_last_ledger(lord) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_key_is_address(storage) || mli_u32_load(&t->special)))
         return mli_alloc_words(lord, device, storage, bytes, site);
@@ -18150,7 +18149,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 MLI_PRIVATE MLI_NOINLINE int mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             uint64_t bytes, const memlord_site *site,
                                             const memlord_alloc_opts *opts) {
-    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
+    if (!mli_is_last_ledger(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS)
         return MLI_PASS;
     return mli_open(lord, mli_self.thread, device, storage, bytes, site, opts, MLI_WAY_ASKED);
 }
@@ -18290,7 +18289,7 @@ static MLI_HOT int mli_close(memlord *lord, mli_thread *t, memlord_device device
 static MLI_NOINLINE memlord_result mli_free_words(memlord *lord, memlord_device device,
                                                   uint64_t storage, int how,
                                                   const memlord_site *site) {
-    MLI_REQUIRE(mli_is_current(lord));
+    MLI_REQUIRE(mli_is_last_ledger(lord));
     if (MLI_UNLIKELY(!storage)) return mli_free_slow(lord, device, storage, how, site);
     return (memlord_result)mli_close(lord, mli_self.thread, device, storage, how, site,
                                      MLI_WAY_WORDS);
@@ -18299,7 +18298,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(!mli_is_current(lord)))
+    if (MLI_UNLIKELY(!mli_is_last_ledger(lord)))
         return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_key_is_handle(storage) || mli_u32_load(&t->special)))
         return mli_free_words(lord, device, storage, MLI_END_FREE, site);
@@ -18308,7 +18307,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(!mli_is_current(lord)))
+    if (MLI_UNLIKELY(!mli_is_last_ledger(lord)))
         return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
     return mli_free_words(lord, device, storage, MLI_END_RELEASE, site);
 }
@@ -18326,7 +18325,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_refer_fast(memlord *lord, memlord_device device
     int beyond, fits;
     mli_entry *e;
     uint32_t refs;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) ||
+    if (!mli_is_last_ledger(lord) || !mli_key_valid(storage) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         (t->now.tag && t->now.tag != t->latest.tag.key)) /* the general path makes the tag's row */
         return MLI_PASS;
@@ -18357,7 +18356,7 @@ typedef struct mli_resize {
 /* Begins a realloc to `bytes` bytes. Returns 0 if this way does not serve it. */
 static MLI_HOT int mli_resize_begin(const memlord *lord, const mli_thread *t, uint64_t bytes,
                                     mli_resize *r) {
-    if (!mli_is_current(lord) || bytes >> MLI_FAST_SIZE_BITS) return 0;
+    if (!mli_is_last_ledger(lord) || bytes >> MLI_FAST_SIZE_BITS) return 0;
     memset(&r->rows, 0, sizeof r->rows);
     r->bytes = bytes;
     r->special = mli_u32_load(&t->special);
@@ -18376,7 +18375,7 @@ static MLI_HOT int mli_resize_rows(const memlord *lord, mli_thread *t, memlord_d
     if (e->word2 & MLI_HAS_SIDE || !mli_rows_of_entry(lord, t, device, e, 0, &r->rows, &r->had))
         return 0;
     if (!site || !(r->special & MLI_SPECIAL_SITES)) return 1;
-    memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, r->rows.dev));
+    memo = mli_cache_find(t, site, mli_cache_salt(MLI_BOOK_SITE, r->rows.dev));
     if (MLI_UNLIKELY(!memo)) return 0;
     if (memo->bits == (r->was & MLI_SITE_BITS)) return 1;
     r->to = (mli_cell *)memo->value;
@@ -18441,7 +18440,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_detach_fast(memlord *lord, memlord_device devic
     int beyond;
     const mli_entry *e;
     uint64_t word1, word2;
-    if (!mli_is_current(lord) || !storage ||
+    if (!mli_is_last_ledger(lord) || !storage ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         mli_alert_on(lord, MLI_ALERT_EVENTS))
         return MLI_PASS;
@@ -18470,7 +18469,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_room_fast(memlord *lord, memlord_device device,
     mli_thread *t = mli_self.thread;
     mli_home home;
     int has;
-    if (!mli_is_current(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS ||
+    if (!mli_is_last_ledger(lord) || !mli_key_valid(storage) || bytes >> MLI_FAST_SIZE_BITS ||
         !mli_dev_direct(lord, device) ||
         (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         !mli_home_enter(t, lord, storage, 0, &home))

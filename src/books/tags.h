@@ -11,17 +11,16 @@
 #include "books/threads.h"
 #include "books/sites.h"
 
-enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the host's pointer */
-    MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* an mli_thread_scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE,           /* the same, by the memlord_scope_site and the parent scope */
-    MLI_CACHE_SCOPE_RECORD          /* the same totals, by the mli_scope_record */
+enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt. The kinds
+          MLI_BOOK_SITE and MLI_BOOK_TAG find the cell of a row, by the site or tag and the dev. */
+    MLI_CACHE_NAME = MLI_BOOKS, /* the kept copy of a host's tag, by the host's pointer */
+    MLI_CACHE_PLACE,            /* the site of a place, by the file and the line */
+    MLI_CACHE_SCOPE,            /* an mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE,       /* the same, by the memlord_scope_site and the parent scope */
+    MLI_CACHE_SCOPE_RECORD      /* the same totals, by the mli_scope_record */
 };
 /* Returns the salt of a cache entry. An entry is found by its key, a pointer, and by its salt. The
-   salt consists of the kind of entry, MLI_CACHE_..., and of `rest`, such as the dev or the line. */
+   salt consists of the kind of entry and of `rest`, such as the dev or the line. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
