@@ -938,7 +938,10 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    `reallocs` counts each realloc.
    Requires: no other thread can have got the old address since the real realloc. That holds if the
              block has grown in place, or if only one thread allocates. Otherwise use
-             memlord_realloc_begin and memlord_realloc_end. */
+             memlord_realloc_begin and memlord_realloc_end.
+   Errors: E_NOMEM if there is no room for the new storage: the old one stays as it was, and nothing
+           is dropped. But if another thread has taken the room that was found, the old storage
+           ends, and the new one is dropped. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -956,7 +959,8 @@ typedef struct memlord_realloc_token {
 
 /* Begins a realloc. It takes old_storage off the map (the table of live storages), and goes on
    counting its bytes. Call it before the real realloc, because another thread may own the old
-   address once the real realloc returns. Every begin needs one end.
+   address once the real realloc returns. Until the end no function lists or finds the block. Every
+   begin needs one end.
    Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts the call. The token is valid
            all the same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -1521,7 +1525,8 @@ typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* 
 
 /* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The ledger
    copies the blocks of one part of the map at a time, so fn may call the ledger. Blocks that come
-   or go meanwhile may or may not be seen.
+   or go meanwhile may or may not be seen. The block of a realloc or a free that is only begun is
+   not listed, although statistics count it.
    Errors: E_NOMEM if there is no memory for the copy.
    Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,

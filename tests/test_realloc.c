@@ -391,6 +391,41 @@ static void a_realloc_to_a_dropped_storage_ends_what_was_expected_of_it(void **s
     assert_ok(memlord_free(t->lord, cuda(0), key, NULL));
     assert_int_equal(memlord_free(t->lord, cuda(0), key, NULL), MEMLORD_E_UNKNOWN);
 }
+static void a_realloc_without_room_leaves_the_block_and_drops_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block_info info;
+    uint64_t key;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    key = fill_map(t);
+    assert_int_equal(memlord_realloc(t->lord, cuda(0), 0x1000, key, 200, NULL), MEMLORD_E_NOMEM);
+    assert_int_equal(stats_of(t->lord, cuda(0)).dropped_allocs, 0);
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.bytes, 100);
+    assert_int_equal(memlord_free(t->lord, cuda(0), key, NULL), MEMLORD_E_UNKNOWN);
+}
+static int add_bytes(void *user, const memlord_block_info *info) {
+    *(uint64_t *)user += info->bytes;
+    return 0;
+}
+static void the_block_of_an_open_realloc_is_counted_and_not_listed(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_block_info info;
+    memlord_stats before, open;
+    uint64_t listed = 0;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    before = stats_of(lord, cuda(0));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    open = stats_of(lord, cuda(0));
+    assert_same_books(&before, &open);
+    assert_int_equal(open.live_blocks, 1);
+    assert_ok(memlord_blocks_each(lord, all(), 0, add_bytes, &listed));
+    assert_int_equal(listed + memlord_blocks_top(lord, all(), &info, 1), 0);
+    assert_int_equal(memlord_block_find(lord, cuda(0), 0x1000, &info), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 50, NULL));
+    assert_ok(memlord_blocks_each(lord, all(), 0, add_bytes, &listed));
+    assert_int_equal(listed, 50);
+}
 static void a_moved_realloc_that_is_refused_leaves_the_block(void **state) {
     memlord *lord = test_lord(state);
     memlord_block_info info;
@@ -490,6 +525,8 @@ int main(void) {
         TEST(an_end_without_room_counts_the_block_as_dropped),
         TEST(the_free_of_a_dropped_storage_is_known_from_a_double_free),
         TEST(a_realloc_to_a_dropped_storage_ends_what_was_expected_of_it),
+        TEST(a_realloc_without_room_leaves_the_block_and_drops_nothing),
+        TEST(the_block_of_an_open_realloc_is_counted_and_not_listed),
         TEST(a_moved_realloc_that_is_refused_leaves_the_block),
         TEST(an_alloc_that_is_recorded_after_all_is_freed_once),
         TEST(more_drops_than_are_remembered_are_freed_as_often),
