@@ -7946,6 +7946,14 @@ static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
+/* Returns 1 if the ledger's mask `alert` has a reason for which a call on this device does not end
+   on the fast way. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    uint32_t alert;
+    mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
+    alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
+}
 
 /* Returns those of the MLI_HOOK_... bits `bits` that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
@@ -17838,15 +17846,6 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 /* Returns 1 if the ledger is the one that the thread used last, and the thread is not busy. */
 static MLI_HOT int mli_is_last_ledger(const memlord *lord) {
     return mli_self.generation == lord->generation;
-}
-
-/* Returns 1 if the ledger's mask `alert` has a reason for which a call on this device does not end
-   on the fast way. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    uint32_t alert;
-    mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
-    alert = mli_alert_on(lord, UINT32_MAX);
-    return alert && mli_dev_alerts(lord, alert, dev);
 }
 
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a

@@ -288,6 +288,14 @@ static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
+/* Returns 1 if the ledger's mask `alert` has a reason for which a call on this device does not end
+   on the fast way. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    uint32_t alert;
+    mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
+    alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
+}
 /* Sets which alerts concern calls on a device of type `type`: all alerts except MLI_ALERT_PENDS of
    the other types. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);

@@ -84,15 +84,6 @@ static MLI_HOT int mli_is_last_ledger(const memlord *lord) {
     return mli_self.generation == lord->generation;
 }
 
-/* Returns 1 if the ledger's mask `alert` has a reason for which a call on this device does not end
-   on the fast way. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    uint32_t alert;
-    mli_compiler_barrier(); /* the load stays behind the counts: see mli_barrier_threads */
-    alert = mli_alert_on(lord, UINT32_MAX);
-    return alert && mli_dev_alerts(lord, alert, dev);
-}
-
 /* Notes the return address of memlord_alloc in the thread's record, before memlord_alloc calls a
    function that may sample a stack. Optimized code makes no note, because memlord_alloc would then
    have to save registers in calls with sites and tags. From -O2 on no note is needed: memlord_alloc
