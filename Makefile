@@ -214,7 +214,7 @@ $(foreach c,release debug asan tsan coverage fast $(ports),$(eval $(call product
 
 # The modules in place of memlord.h, each an object of its own: the linker finds what is private and
 # used from outside.
-modules := $(patsubst src/%.c,build/modules/%.o,$(filter-out src/cuda/% src/tools/%,$(wildcard src/*/*.c)))
+modules := $(patsubst src/%.c,build/modules/%.o,$(filter-out $(patsubst %,src/%/%,cuda tools profile answers formats command),$(wildcard src/*/*.c)))
 build/modules/%.o: src/%.c $(wildcard src/*/*.h) | deps-test
 	@mkdir -p $(@D) && echo '  $@'
 	$(q)$(cc.modules) -std=c99 $(warn) -D_DEFAULT_SOURCE -DMLI_MODULES -fvisibility=hidden -pthread -Isrc -c $< -o $@

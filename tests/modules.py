@@ -60,7 +60,7 @@ def main():
         module = file[:-2]
         seen = set(INCLUDE.findall(text[file])) | {module}
         if file.endswith('.c'):
-            seen |= set(INCLUDE.findall(text[module + '.h']))
+            seen |= set(INCLUDE.findall(text.get(module + '.h', '')))
         for name in sorted(set(NAME.findall(text[file])) - names[file]):
             only_struct = not re.search(r'(?<!struct )\b%s\b' % name, text[file])
             if owners[name] and not owners[name] & seen and not only_struct:
