@@ -330,9 +330,9 @@ static void reserve(memlord *lord) {
     X(1, mli_window_insert, mli_is_inside(), (void)mli_window_insert(lord, t, 0, NULL)) \
     X(1, mli_window_find, mli_is_inside(), (void)mli_window_find(lord, t, 0, 0, NULL)) \
     X(1, mli_resize_end, mli_is_inside(), (void)mli_resize_end(lord, t, 0, NULL)) \
-    X(1, mli_alloc_words, mli_is_current(lord) && !(bytes >> MLI_FAST_SIZE_BITS), \
+    X(1, mli_alloc_words, mli_is_last_ledger(lord) && !(bytes >> MLI_FAST_SIZE_BITS), \
       (void)mli_alloc_words(lord, cpu(), 64, UINT64_MAX, NULL)) \
-    X(1, mli_free_words, mli_is_current(lord), \
+    X(1, mli_free_words, mli_is_last_ledger(lord), \
       mli_self.generation = 0; (void)mli_free_words(lord, cpu(), 64, MLI_END_FREE, NULL))
 
 #define SERVICES(X) \
